@@ -1,0 +1,122 @@
+// Package fault is what a user asks for and what became of it: a packet
+// impairment or toxics on a stream, at a target, for a time.
+package fault
+
+import (
+	"time"
+
+	"netemd/qdisc"
+)
+
+// Direction is said from the target's side.
+type Direction string
+
+// The directions of a packet fault. To is the default: loss 20 % loses 20 % of
+// the packets that go to the target.
+const (
+	To   Direction = "to"
+	From Direction = "from"
+	Both Direction = "both"
+)
+
+// Engine names what carries a fault out.
+type Engine string
+
+// The engines. Auto takes Netem where a real try succeeds, EBPF otherwise.
+const (
+	Auto   Engine = "auto"
+	Netem  Engine = "netem"
+	EBPF   Engine = "ebpf"
+	Stream Engine = "stream"
+)
+
+// Limits of a fault's life.
+const (
+	DefaultTTL = 10 * time.Minute
+	MinTTL     = time.Second
+	MaxTTL     = 24 * time.Hour
+)
+
+// Spec is what is asked for. Exactly one of Packet and Toxics is given.
+type Spec struct {
+	// Target is a target's name.
+	Target string
+	// Direction of a packet fault; empty means To.
+	Direction Direction
+	// Engine that shall carry a packet fault; empty means Auto.
+	Engine Engine
+	// Packet is the impairment of a packet fault.
+	Packet *qdisc.Netem
+	// Toxics are what a stream fault does to connections through the proxy.
+	Toxics []Toxic
+	// TTL after which the fault ends by itself; 0 means DefaultTTL. MinTTL..MaxTTL.
+	TTL time.Duration
+	// Owner is set by the agent from the peer's credentials: "uid 0 (root)".
+	Owner string
+	// RequestID makes a repeated Apply return the first one's fault; empty: none.
+	RequestID string
+}
+
+// State is where a fault stands in its life.
+type State string
+
+// The states of a fault.
+const (
+	Active  State = "active"
+	Lost    State = "lost"
+	Drifted State = "drifted"
+	Cleared State = "cleared"
+	Expired State = "expired"
+)
+
+// Fault is one applied fault.
+type Fault struct {
+	// ID is short and unique in one agent's life: "f1", "f2".
+	ID   string
+	Spec Spec
+	// State is what the last look at the kernel found.
+	State State
+	// Engine is the one that carries it, and EngineReason why that one was taken.
+	Engine       Engine
+	EngineReason string
+	// Placement says where it sits, one phrase for each place.
+	Placement []string
+	Applied   time.Time
+	Expires   time.Time
+	// Warnings are what the user should know about what was asked for.
+	Warnings []string
+	// Counters add up all places.
+	Counters Counters
+}
+
+// Counters are packets since the fault was applied.
+type Counters struct {
+	// Seen are the selected packets that passed the place.
+	Seen uint64
+	// Lost were dropped by the fault; Overflow by a full queue, which is no loss
+	// fault.
+	Lost, Overflow uint64
+	// Delayed were held for longer than 0 s.
+	Delayed, Duplicated, Reordered, Corrupted uint64
+	// Opened passed unimpaired because the engine's heartbeat was late.
+	Opened uint64
+}
+
+// Add returns the sum of c and d.
+func (c Counters) Add(d Counters) Counters {
+	return Counters{
+		Seen: c.Seen + d.Seen, Lost: c.Lost + d.Lost, Overflow: c.Overflow + d.Overflow,
+		Delayed: c.Delayed + d.Delayed, Duplicated: c.Duplicated + d.Duplicated,
+		Reordered: c.Reordered + d.Reordered, Corrupted: c.Corrupted + d.Corrupted,
+		Opened: c.Opened + d.Opened,
+	}
+}
+
+// Status is what the kernel holds at one place, read back.
+type Status struct {
+	// Netem is the impairment in force.
+	Netem    qdisc.Netem
+	Counters Counters
+	// CountersMissing names the counters that this engine cannot give here.
+	CountersMissing []string
+}

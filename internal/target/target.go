@@ -1,0 +1,74 @@
+// Package target says where packets of a named thing pass: a name becomes a
+// namespace, a device, a hook and a flow.
+package target
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// ErrUnknown is returned, wrapped with the known names, for a name that no
+// target has.
+var ErrUnknown = errors.New("unknown target")
+
+// Target is what a user calls by name.
+type Target struct {
+	// Name is unique in one agent: "pg".
+	Name string
+	// Lab and Node say which lab's node carries it.
+	Lab, Node string
+	// Address is where clients reach it, protocol TCP.
+	Address netip.AddrPort
+	// Proxy is where clients reach it through the stream layer's proxy; not valid
+	// when there is none.
+	Proxy netip.AddrPort
+	// ClientNamespace is the named namespace in which its clients, such as probes,
+	// run; ServerNamespace is the one in which it listens.
+	ClientNamespace, ServerNamespace string
+	// To is where packets to the target pass, From where those from it pass.
+	To, From Place
+}
+
+// Hook is the side of a device on which packets are caught.
+type Hook string
+
+// The hooks of a device.
+const (
+	Egress  Hook = "egress"
+	Ingress Hook = "ingress"
+)
+
+// Place is one device and direction, and the packets there that are meant. It is
+// comparable.
+type Place struct {
+	// Namespace is the name below /run/netns; empty is the agent's own.
+	Namespace string
+	// Device is the interface's name, for people; Index is what is used. Index is 0
+	// while the device does not exist yet (dry run).
+	Device string
+	Index  int
+	Hook   Hook
+	// Owned says that netemd made the device, so that its root qdisc is ours.
+	Owned bool
+	Flow  Flow
+}
+
+// Flow selects packets by what they carry. A zero field matches all.
+type Flow struct {
+	// Protocol is the IP protocol number: 6 TCP, 17 UDP; 0 any.
+	Protocol uint8
+	// Source and Destination select by address; the zero Prefix is any.
+	Source, Destination netip.Prefix
+	// SourcePort and DestinationPort select by port; 0 is any.
+	SourcePort, DestinationPort uint16
+}
+
+// String says the place in one phrase: "egress of server in netem-pg-wire".
+func (p Place) String() string {
+	ns := p.Namespace
+	if ns == "" {
+		ns = "the agent's namespace"
+	}
+	return fmt.Sprintf("%s of %s in %s", p.Hook, p.Device, ns)
+}

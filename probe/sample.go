@@ -1,0 +1,158 @@
+package probe
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Class is what ended a call.
+type Class string
+
+// The classes of a call's end. OK is no error.
+const (
+	OK       Class = "ok"
+	Timeout  Class = "timeout"
+	Refused  Class = "refused"
+	Reset    Class = "reset"
+	EOF      Class = "eof"
+	Protocol Class = "protocol"
+	Server   Class = "server"
+	Other    Class = "other"
+)
+
+// Cause is why a call was slow.
+type Cause string
+
+// The causes of a slow call, from the kernel's evidence at both ends.
+const (
+	// RTO: a retransmission timeout of data (200 ms at least by default).
+	RTO Cause = "rto"
+	// SYNRetransmit: a SYN or SYN-ACK was sent again (1 s at first).
+	SYNRetransmit Cause = "syn_retransmit"
+	// TLP: a tail loss probe.
+	TLP Cause = "tlp"
+	// FastRetransmit: a retransmission after duplicate acknowledgements.
+	FastRetransmit Cause = "fast_retransmit"
+	// Neighbour: address resolution failed or was repeated.
+	Neighbour Cause = "neighbour"
+	// Queueing: slow with no retransmission, on a path whose every packet is
+	// delayed.
+	Queueing Cause = "queueing"
+	// Unknown: none of the above was seen.
+	Unknown Cause = "unknown"
+)
+
+// SlowThreshold is the duration above which a call gets a cause: below the
+// 200 ms floor of Linux's retransmission timeout (TCP_RTO_MIN,
+// include/net/tcp.h), above what a healthy local call takes.
+const SlowThreshold = 150 * time.Millisecond
+
+// Sample is one call. Times are CLOCK_MONOTONIC nanoseconds, the clock of the
+// kernel's evidence, so that both can be joined across processes of one host.
+type Sample struct {
+	// Seq numbers the calls of a run from 0.
+	Seq int `json:"seq"`
+	// StartNS is when the call began, EndNS when it ended.
+	StartNS int64 `json:"start_ns"`
+	EndNS   int64 `json:"end_ns"`
+	// ConnectNS is how long the TCP handshake took; 0 if it did not end.
+	ConnectNS int64 `json:"connect_ns"`
+	// Local and Remote are the connection's ends; zero if no socket was made.
+	Local  netip.AddrPort `json:"local"`
+	Remote netip.AddrPort `json:"remote"`
+	// Class is how it ended, Error what the client said of it.
+	Class Class  `json:"class"`
+	Error string `json:"error,omitempty"`
+	// Info is the socket's own account, read before it was closed.
+	Info *TCPInfo `json:"tcp_info,omitempty"`
+	// Cause is set for calls above the threshold; Events are all retransmissions
+	// that the kernel reported for this connection.
+	Cause  Cause            `json:"cause,omitempty"`
+	Events []Retransmission `json:"events,omitempty"`
+}
+
+// Duration is the time from the start to the end of the call.
+func (s Sample) Duration() time.Duration { return time.Duration(s.EndNS - s.StartNS) }
+
+// TCPInfo is what TCP_INFO says of the client's socket at the end of a call
+// (include/uapi/linux/tcp.h, struct tcp_info).
+type TCPInfo struct {
+	TotalRetransmits uint32 `json:"total_retransmits"`
+	// TotalRTO counts retransmission timeouts; 0 also where the kernel is older
+	// than 6.7.
+	TotalRTO uint16 `json:"total_rto"`
+	Backoff  uint8  `json:"backoff"`
+	RTONS    int64  `json:"rto_ns"`
+	RTTNS    int64  `json:"rtt_ns"`
+}
+
+// Retransmission is one segment that a kernel sent again.
+type Retransmission struct {
+	// TimeNS is CLOCK_MONOTONIC.
+	TimeNS int64 `json:"time_ns"`
+	// Cookie is the network namespace's cookie (SO_NETNS_COOKIE).
+	Cookie uint64 `json:"netns_cookie"`
+	// Local and Remote are said from the side of the end that retransmitted.
+	Local  netip.AddrPort `json:"local"`
+	Remote netip.AddrPort `json:"remote"`
+	// Cause is RTO, SYNRetransmit, TLP or FastRetransmit.
+	Cause Cause `json:"cause"`
+	// Server says that the far end of the call sent it.
+	Server bool `json:"server"`
+	// State is the TCP state's number, CAState the congestion state's.
+	State   uint8 `json:"state"`
+	CAState uint8 `json:"ca_state"`
+}
+
+// Summary is what a run of calls amounts to.
+type Summary struct {
+	// Target and Layer say what was probed: layer direct or proxy; in a comparison
+	// none, packet, proxy or proxy+latency.
+	Target string `json:"target"`
+	Layer  string `json:"layer"`
+	// Count are all calls, OK those without an error.
+	Count int `json:"count"`
+	OK    int `json:"ok"`
+	// Errors counts the calls that failed, by class.
+	Errors map[Class]int `json:"errors"`
+	// Percentiles of the successful calls' durations; null without one.
+	P50 *float64 `json:"p50_ms"`
+	P90 *float64 `json:"p90_ms"`
+	P99 *float64 `json:"p99_ms"`
+	Max *float64 `json:"max_ms"`
+	// Causes counts the calls, failed ones too, above ThresholdMS by their cause.
+	Causes map[Cause]int `json:"causes"`
+	// ThresholdMS is the duration above which a call is slow.
+	ThresholdMS float64 `json:"slow_threshold_ms"`
+	// Explained is the share of slow calls whose cause is not unknown; null
+	// without a slow call.
+	Explained *float64 `json:"explained_percent"`
+	// Retransmissions counts the kernel's events for these calls, by cause.
+	Retransmissions map[Cause]int `json:"retransmissions"`
+	// Evidence says where the causes come from: "tp_btf, both ends" or
+	// "TCP_INFO and namespace counters (TLP unknown)".
+	Evidence string `json:"evidence"`
+}
+
+// Result is a run: its summary and every sample of it.
+type Result struct {
+	Summary Summary  `json:"summary"`
+	Samples []Sample `json:"samples"`
+}
+
+// Request says what to run.
+type Request struct {
+	// Kind of probe: "pg".
+	Kind string
+	// Target by name.
+	Target string
+	// Layer is "direct" (default) or "proxy".
+	Layer string
+	// Count of calls, 1..1,000,000; default 200.
+	Count int
+	// Concurrency, 1..1000; default 4.
+	Concurrency int
+	// Timeout is the budget of one call, connect and query together. 1 ms..10 min;
+	// default 5 s.
+	Timeout time.Duration
+}

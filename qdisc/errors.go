@@ -1,0 +1,31 @@
+package qdisc
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrInvalid is what errors.Is finds in every FieldError.
+var ErrInvalid = errors.New("invalid value")
+
+// FieldError is one value that was refused. Validation returns all of them at
+// once, joined with errors.Join.
+type FieldError struct {
+	// Field is the path of the value: "loss", "delay.jitter", "ttl".
+	Field string
+	// Value is what was given, as text.
+	Value string
+	// Want is the allowed form: `a percentage from 0% to 100%, such as 20%`.
+	Want string
+}
+
+// Error says the field, the value and the allowed form in one line.
+func (e *FieldError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("%s: want %s", e.Field, e.Want)
+	}
+	return fmt.Sprintf("%s %q: want %s", e.Field, e.Value, e.Want)
+}
+
+// Is reports that every FieldError is an ErrInvalid.
+func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
