@@ -11,7 +11,8 @@ var ErrInvalid = errors.New("invalid value")
 // FieldError is one value that was refused. Validation returns all of them at
 // once, joined with errors.Join.
 type FieldError struct {
-	// Field is the path of the value: "loss", "delay.jitter", "ttl".
+	// Field is the path of the value: "loss", "delay.jitter", "ttl". A parser
+	// does not know it and leaves it empty; InField sets it.
 	Field string
 	// Value is what was given, as text.
 	Value string
@@ -21,7 +22,10 @@ type FieldError struct {
 
 // Error says the field, the value and the allowed form in one line.
 func (e *FieldError) Error() string {
-	if e.Value == "" {
+	switch {
+	case e.Field == "":
+		return fmt.Sprintf("%q: want %s", e.Value, e.Want)
+	case e.Value == "":
 		return fmt.Sprintf("%s: want %s", e.Field, e.Want)
 	}
 	return fmt.Sprintf("%s %q: want %s", e.Field, e.Value, e.Want)
@@ -29,3 +33,16 @@ func (e *FieldError) Error() string {
 
 // Is reports that every FieldError is an ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+// InField says where a parser's value came from: it returns err with the field
+// set if err is a FieldError that has none, and err as it is otherwise, nil
+// included.
+func InField(field string, err error) error {
+	fe, ok := err.(*FieldError) //nolint:errorlint // only the parser's own error, never one deeper in a chain
+	if !ok || fe.Field != "" {
+		return err
+	}
+	named := *fe
+	named.Field = field
+	return &named
+}
