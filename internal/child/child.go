@@ -32,7 +32,8 @@ func Register(name string, m Main) {
 }
 
 // Run does not return when this process is a child: it runs the child's main and
-// exits with its code.
+// exits with its code, or as soon as the parent has ended if Options.Survive was not
+// set.
 func Run() {
 	if len(os.Args) < 3 || os.Args[1] != marker {
 		return
@@ -47,6 +48,7 @@ func Run() {
 		fmt.Fprintf(os.Stderr, "child: no %q, known: %s\n", os.Args[2], strings.Join(names, ", "))
 		os.Exit(2)
 	}
+	watchLifeline()
 	os.Exit(m(os.Args[3:]))
 }
 
