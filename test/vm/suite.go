@@ -1,0 +1,144 @@
+//go:build linux
+
+package vm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Suite is one package whose tests run in the guest.
+type Suite struct {
+	// Package is the folder below the project's root.
+	Package string
+	// Run limits the tests as -test.run does; empty means all. What a test may
+	// leave out for speed it finds by testing.Short or NETEMD_TEST_VM.
+	Run string
+	// Limit ends the package in the short run.
+	Limit time.Duration
+}
+
+// Suites are the packages that behave differently on a kernel with sch_netem, or
+// that must be seen to work on an older one.
+var Suites = []Suite{
+	{Package: "qdisc", Limit: 2 * time.Minute},
+	{Package: "namespaces", Limit: 2 * time.Minute},
+	{Package: "internal/engine/netem", Limit: 4 * time.Minute},
+	{Package: "internal/engine/ebpf", Limit: 4 * time.Minute},
+	{Package: "internal/evidence", Limit: 3 * time.Minute},
+	{Package: "internal/feature", Limit: 2 * time.Minute},
+	{Package: "internal/lab", Limit: 4 * time.Minute},
+	{Package: "test/e2e", Limit: 8 * time.Minute},
+}
+
+// slug is the suite's name in file names.
+func (s Suite) slug() string { return strings.ReplaceAll(s.Package, "/", "-") }
+
+// Compile builds the suite's test program into dir.
+func (s Suite) Compile(ctx context.Context, root, dir string) error {
+	prog := filepath.Join(dir, s.slug()+".test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", prog, "./"+s.Package)
+	cmd.Dir = root
+	if cred, ok := invoker(); ok { // or root's files get into the user's build cache
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go test -c ./%s: %w\n%s", s.Package, err, out)
+	}
+	if _, err := os.Stat(prog); err != nil {
+		return fmt.Errorf("./%s has no tests: %s", s.Package, out)
+	}
+	return nil
+}
+
+// The lines by which a suite's output is found; the shell prints them.
+const (
+	beginMark = "@@netemd-vm begin "
+	endMark   = "@@netemd-vm end "
+)
+
+// Command is the shell text that runs the compiled suites of dir one after
+// another, each in its own folder as go test does it: with -test.short, or in full
+// and five times as long.
+func Command(suites []Suite, root, dir string, long bool) string {
+	var b strings.Builder
+	short, times := "-test.short", time.Duration(1)
+	if long {
+		short, times = "-test.short=false", 5
+	}
+	b.WriteString("uname -r\n")
+	for _, s := range suites {
+		fmt.Fprintf(&b, "echo; echo '%s%s'; cd %s\n", beginMark, s.Package, quote(filepath.Join(root, s.Package)))
+		limit := s.Limit * times
+		fmt.Fprintf(&b, "timeout -k 10 %d %s -test.v %s -test.timeout=%s",
+			int((limit + 15*time.Second).Seconds()), quote(filepath.Join(dir, s.slug()+".test")), short, limit)
+		if s.Run != "" {
+			b.WriteString(" -test.run=" + quote(s.Run))
+		}
+		fmt.Fprintf(&b, "\nrc=$?; echo; echo '%s%s '$rc\n", endMark, s.Package)
+	}
+	return b.String() + "exit 0\n"
+}
+
+// Outcome is what one suite did in the guest.
+type Outcome struct {
+	Package               string
+	Exit                  int
+	Passed, Failed, Skips int
+	// Output is everything that the test program said.
+	Output string
+}
+
+// Err says why the outcome is no success: a failure, or nothing that was run.
+func (o Outcome) Err() error {
+	switch {
+	case o.Exit != 0:
+		return fmt.Errorf("exit code %d, %d failed", o.Exit, o.Failed)
+	case o.Passed == 0:
+		return fmt.Errorf("nothing was run: %d skipped", o.Skips)
+	}
+	return nil
+}
+
+// Outcomes reads the guest's output. A suite that did not come to its end has
+// exit code -1.
+func Outcomes(output string) []Outcome {
+	var found []Outcome
+	open := false
+	for line := range strings.Lines(output) {
+		text := strings.TrimRight(line, "\r\n")
+		if name, ok := strings.CutPrefix(text, beginMark); ok {
+			found, open = append(found, Outcome{Package: name, Exit: -1}), true
+			continue
+		}
+		if !open {
+			continue
+		}
+		o := &found[len(found)-1]
+		if code, ok := strings.CutPrefix(text, endMark+o.Package+" "); ok {
+			if n, err := strconv.Atoi(code); err == nil {
+				o.Exit = n
+			}
+			open = false
+			continue
+		}
+		o.Output += line
+		switch { // the top level only: a parent that passed may have subtests that did not run
+		case strings.HasPrefix(text, "--- PASS:"):
+			o.Passed++
+		case strings.HasPrefix(text, "--- FAIL:"):
+			o.Failed++
+		case strings.HasPrefix(text, "--- SKIP:"):
+			o.Skips++
+		}
+	}
+	return found
+}
