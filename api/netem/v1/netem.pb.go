@@ -1911,6 +1911,7 @@ func (x *LabNode) GetServices() []*LabService {
 
 type LabService struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
@@ -1947,6 +1948,13 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
 	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *LabService) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
 }
 
 func (x *LabService) GetName() string {
@@ -2887,9 +2895,10 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x120\n" +
-	"\bservices\x18\x04 \x03(\v2\x14.netem.v1.LabServiceR\bservices\"^\n" +
+	"\bservices\x18\x04 \x03(\v2\x14.netem.v1.LabServiceR\bservices\"r\n" +
 	"\n" +
 	"LabService\x12\x12\n" +
+	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +

@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/fault"
+	"netemd/internal/wire"
+)
+
+type faultsServer struct {
+	netemv1.UnimplementedFaultsServer
+	a *Agent
+}
+
+// answer translates a fault and its error.
+func answer(f fault.Fault, err error) (*netemv1.Fault, error) {
+	if err != nil {
+		return nil, err
+	}
+	return wire.Fault(f), nil
+}
+
+func (s faultsServer) Apply(ctx context.Context, r *netemv1.ApplyRequest) (*netemv1.Fault, error) {
+	spec, err := wire.SpecOf(r.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	spec.Owner, spec.RequestID = owner(ctx), r.GetRequestId()
+	return answer(s.a.leases.Apply(ctx, spec))
+}
+
+func (s faultsServer) Change(ctx context.Context, r *netemv1.ChangeRequest) (*netemv1.Fault, error) {
+	return answer(s.a.leases.Change(ctx, r.GetId(), owner(ctx), wire.PatchOf(r.GetPacket())))
+}
+
+func (s faultsServer) Get(ctx context.Context, r *netemv1.GetRequest) (*netemv1.Fault, error) {
+	return answer(s.a.leases.Get(ctx, r.GetId()))
+}
+
+func (s faultsServer) List(ctx context.Context, _ *netemv1.ListRequest) (*netemv1.ListResponse, error) {
+	return &netemv1.ListResponse{Faults: wire.Faults(s.a.leases.List(ctx))}, nil
+}
+
+func (s faultsServer) Renew(ctx context.Context, r *netemv1.RenewRequest) (*netemv1.Fault, error) {
+	return answer(s.a.leases.Renew(ctx, r.GetId(), owner(ctx), time.Duration(r.GetTtlNs())))
+}
+
+func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*netemv1.ClearResponse, error) {
+	sel, err := wire.SelectorOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if sel.Target != "" {
+		if _, err := s.a.resolve(ctx, sel.Target); err != nil {
+			return nil, err
+		}
+	}
+	cleared, err := s.a.leases.Clear(ctx, sel, clearingOwner(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &netemv1.ClearResponse{Cleared: wire.Faults(cleared)}, nil
+}
+
+func (s faultsServer) Watch(_ *netemv1.WatchRequest, stream grpc.ServerStreamingServer[netemv1.Event]) error {
+	return s.a.leases.Watch(stream.Context(), func(e fault.Event) error {
+		return stream.Send(&netemv1.Event{Time: timestamppb.New(e.Time), Kind: e.Kind, Fault: wire.Fault(e.Fault)})
+	})
+}

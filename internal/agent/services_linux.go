@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/lab"
+	"netemd/internal/version"
+	"netemd/internal/wire"
+	"netemd/probe"
+)
+
+type targetsServer struct {
+	netemv1.UnimplementedTargetsServer
+	a *Agent
+}
+
+func (s targetsServer) List(ctx context.Context, _ *netemv1.ListTargetsRequest) (*netemv1.ListTargetsResponse, error) {
+	ts, err := s.a.labs.Targets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &netemv1.ListTargetsResponse{}
+	for _, t := range ts {
+		m.Targets = append(m.Targets, wire.Target(t))
+	}
+	return m, nil
+}
+
+func (s targetsServer) Resolve(ctx context.Context, r *netemv1.ResolveTargetRequest) (*netemv1.Target, error) {
+	t, err := s.a.resolve(ctx, r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return wire.Target(t), nil
+}
+
+func (targetsServer) Add(context.Context, *netemv1.AddTargetRequest) (*netemv1.Target, error) {
+	return nil, fmt.Errorf("target add: targets come from labs in this version: %w", errors.ErrUnsupported)
+}
+
+func (targetsServer) Remove(context.Context, *netemv1.RemoveTargetRequest) (*netemv1.RemoveTargetResponse, error) {
+	return nil, fmt.Errorf("target remove: targets come from labs in this version; take the lab down: %w", errors.ErrUnsupported)
+}
+
+type labsServer struct {
+	netemv1.UnimplementedLabsServer
+	a *Agent
+}
+
+func (s labsServer) Up(r *netemv1.LabUpRequest, stream grpc.ServerStreamingServer[netemv1.LabProgress]) error {
+	def, ok := lab.Builtin(r.GetName())
+	if !ok {
+		return unknownLab(r.GetName())
+	}
+	info, err := s.a.labs.Up(stream.Context(), def, func(step string) {
+		_ = stream.Send(&netemv1.LabProgress{Step: step}) // a client that is gone ends the context
+	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&netemv1.LabProgress{Lab: wire.Lab(info)})
+}
+
+func (s labsServer) Down(ctx context.Context, r *netemv1.LabDownRequest) (*netemv1.LabDownResponse, error) {
+	existed, err := s.a.labDown(ctx, r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &netemv1.LabDownResponse{Existed: existed}, nil
+}
+
+func (s labsServer) List(ctx context.Context, _ *netemv1.ListLabsRequest) (*netemv1.ListLabsResponse, error) {
+	infos, err := s.a.labs.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &netemv1.ListLabsResponse{}
+	for _, i := range infos {
+		m.Labs = append(m.Labs, wire.Lab(i))
+	}
+	return m, nil
+}
+
+func (s labsServer) Get(ctx context.Context, r *netemv1.GetLabRequest) (*netemv1.Lab, error) {
+	info, err := s.a.labs.Get(ctx, r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return wire.Lab(info), nil
+}
+
+type probesServer struct {
+	netemv1.UnimplementedProbesServer
+	a *Agent
+}
+
+func (s probesServer) Run(m *netemv1.ProbeRequest, stream grpc.ServerStreamingServer[netemv1.ProbeMessage]) error {
+	r := wire.ProbeRequestOf(m)
+	result, err := s.a.measure(stream.Context(), r, func(done, count int) {
+		_ = stream.Send(&netemv1.ProbeMessage{Done: int32(done), Count: int32(count)}) // see Up
+	})
+	if err != nil {
+		return err
+	}
+	if !m.GetSamples() {
+		result.Samples = []probe.Sample{}
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("probe result: %w", err)
+	}
+	count := int32(result.Summary.Count)
+	return stream.Send(&netemv1.ProbeMessage{Done: count, Count: count, ResultJson: text})
+}
+
+type systemServer struct {
+	netemv1.UnimplementedSystemServer
+	a *Agent
+}
+
+func (s systemServer) Features(ctx context.Context, _ *netemv1.FeaturesRequest) (*netemv1.FeaturesResponse, error) {
+	return wire.Features(s.a.features), nil
+}
+
+func (s systemServer) Version(context.Context, *netemv1.VersionRequest) (*netemv1.VersionResponse, error) {
+	return &netemv1.VersionResponse{
+		Version: version.String(), GoVersion: runtime.Version(), Kernel: s.a.features.Kernel,
+		SchemaVersion: version.Schema, Pid: int32(os.Getpid()), StateDir: s.a.cfg.StateDir,
+	}, nil
+}
+
+func unknownLab(name string) error {
+	var known []string
+	for _, d := range lab.Builtins() {
+		known = append(known, d.Name)
+	}
+	return fmt.Errorf("lab %q: %w; known: %s", name, errUnknownLab, strings.Join(known, ", "))
+}
+
+var errUnknownLab = errors.New("unknown lab")

@@ -1,0 +1,346 @@
+// Package client is the agent over gRPC: the domain's types go in and come out,
+// and its errors match the same sentinels as in the agent.
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/fault"
+	"netemd/internal/feature"
+	"netemd/internal/lab"
+	"netemd/internal/target"
+	"netemd/internal/wire"
+	"netemd/probe"
+	"netemd/qdisc"
+)
+
+// ErrUnreachable is returned when no agent answers at the socket.
+var ErrUnreachable = errors.New("agent unreachable")
+
+// DefaultSocket is where netemd listens unless told otherwise.
+const DefaultSocket = "/run/netemd/netemd.sock"
+
+// connectTime is how long an agent may take to answer a connection.
+const connectTime = 2 * time.Second
+
+// Client talks to one agent. It is safe for concurrent use.
+type Client struct {
+	socket  string
+	conn    *grpc.ClientConn
+	faults  netemv1.FaultsClient
+	targets netemv1.TargetsClient
+	labs    netemv1.LabsClient
+	probes  netemv1.ProbesClient
+	system  netemv1.SystemClient
+}
+
+// Dial connects to the agent at the unix socket. The error matches
+// fs.ErrPermission when the socket may not be opened, and ErrUnreachable when
+// nobody listens or answers within 2 s.
+func Dial(socket string) (*Client, error) {
+	if err := knock(socket); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTime)
+	defer cancel()
+	conn, err := grpc.NewClient("passthrough:///netemd",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: wire.ClientPing, Timeout: wire.ClientPingTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", socket, err)
+	}
+	if err := handshake(ctx, conn); err != nil {
+		return nil, errors.Join(&dialError{
+			text:     fmt.Sprintf("agent unreachable: %s accepts a connection but does not answer within %v", socket, connectTime),
+			hint:     "it may be stopped or hung: 'ps -o pid,stat,cmd -C netemd'",
+			sentinel: ErrUnreachable,
+		}, conn.Close())
+	}
+	return &Client{
+		socket: socket, conn: conn, faults: netemv1.NewFaultsClient(conn), targets: netemv1.NewTargetsClient(conn),
+		labs: netemv1.NewLabsClient(conn), probes: netemv1.NewProbesClient(conn), system: netemv1.NewSystemClient(conn),
+	}, nil
+}
+
+// handshake waits until the agent has answered: a stopped one still has a socket
+// that accepts.
+func handshake(ctx context.Context, conn *grpc.ClientConn) error {
+	conn.Connect()
+	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, s) {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// maxAnswer bounds an answer: a probe's samples are the largest.
+const maxAnswer = 1 << 30
+
+// knock opens the socket once, to tell "not allowed" from "nobody there" in the
+// kernel's own words.
+func knock(socket string) error {
+	conn, err := net.DialTimeout("unix", socket, connectTime)
+	switch {
+	case err == nil:
+		return conn.Close()
+	case errors.Is(err, fs.ErrPermission):
+		return &dialError{
+			text:     fmt.Sprintf("agent socket %s: permission denied", socket),
+			hint:     "run as root, or as a member of the group that owns the socket ('ls -l " + socket + "')",
+			sentinel: fs.ErrPermission,
+		}
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return &dialError{
+			text:     fmt.Sprintf("agent unreachable: nothing listens at %s", socket),
+			hint:     "start it with: sudo netemd (or name another socket with --socket or NETEMD_SOCKET)",
+			sentinel: ErrUnreachable,
+		}
+	default:
+		return &dialError{text: fmt.Sprintf("agent unreachable: %v", err), sentinel: ErrUnreachable}
+	}
+}
+
+type dialError struct {
+	text, hint string
+	sentinel   error
+}
+
+func (e *dialError) Error() string { return e.text }
+func (e *dialError) Hint() string  { return e.hint }
+func (e *dialError) Unwrap() error { return e.sentinel }
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// err translates what a call returned; an agent that went away is ErrUnreachable.
+func (c *Client) err(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch status.Code(err) {
+	case codes.Unavailable:
+		return &dialError{
+			text:     fmt.Sprintf("agent unreachable: the connection to %s broke: %s", c.socket, status.Convert(err).Message()),
+			sentinel: ErrUnreachable,
+		}
+	case codes.Canceled:
+		return context.Canceled
+	default:
+		return wire.ErrorOf(err)
+	}
+}
+
+// answer translates a fault and its error.
+func (c *Client) answer(m *netemv1.Fault, err error) (fault.Fault, error) {
+	if err != nil {
+		return fault.Fault{}, c.err(err)
+	}
+	return wire.FaultOf(m)
+}
+
+// Apply makes a fault. A spec without a RequestID gets a random one.
+func (c *Client) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
+	id := s.RequestID
+	if id == "" {
+		var b [16]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return fault.Fault{}, fmt.Errorf("request id: %w", err)
+		}
+		id = hex.EncodeToString(b[:])
+	}
+	return c.answer(c.faults.Apply(ctx, &netemv1.ApplyRequest{RequestId: id, Spec: wire.FaultSpec(s)}))
+}
+
+// Change alters a packet fault in place.
+func (c *Client) Change(ctx context.Context, id string, p qdisc.Patch) (fault.Fault, error) {
+	return c.answer(c.faults.Change(ctx, &netemv1.ChangeRequest{Id: id, Packet: wire.Patch(p)}))
+}
+
+// Get returns one fault.
+func (c *Client) Get(ctx context.Context, id string) (fault.Fault, error) {
+	return c.answer(c.faults.Get(ctx, &netemv1.GetRequest{Id: id}))
+}
+
+// List returns all faults, oldest first.
+func (c *Client) List(ctx context.Context) ([]fault.Fault, error) {
+	m, err := c.faults.List(ctx, &netemv1.ListRequest{})
+	if err != nil {
+		return nil, c.err(err)
+	}
+	return wire.FaultsOf(m.GetFaults())
+}
+
+// Renew gives a fault ttl from now; 0 means its own.
+func (c *Client) Renew(ctx context.Context, id string, ttl time.Duration) (fault.Fault, error) {
+	return c.answer(c.faults.Renew(ctx, &netemv1.RenewRequest{Id: id, TtlNs: int64(ttl)}))
+}
+
+// Clear ends the faults that s names and returns them.
+func (c *Client) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault, error) {
+	m, err := c.faults.Clear(ctx, wire.Selector(s))
+	if err != nil {
+		return nil, c.err(err)
+	}
+	return wire.FaultsOf(m.GetCleared())
+}
+
+// Watch calls f for each event from now on, until ctx ends.
+func (c *Client) Watch(ctx context.Context, f func(fault.Event)) error {
+	stream, err := c.faults.Watch(ctx, &netemv1.WatchRequest{})
+	if err != nil {
+		return c.err(err)
+	}
+	return each(c, stream.Recv, func(m *netemv1.Event) error {
+		got, err := wire.FaultOf(m.GetFault())
+		if err == nil {
+			f(fault.Event{Time: m.GetTime().AsTime(), Kind: m.GetKind(), Fault: got})
+		}
+		return err
+	})
+}
+
+// each reads a stream to its end.
+func each[M any](c *Client, recv func() (M, error), f func(M) error) error {
+	for {
+		m, err := recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return c.err(err)
+		}
+		if err := f(m); err != nil {
+			return err
+		}
+	}
+}
+
+// Targets returns all targets.
+func (c *Client) Targets(ctx context.Context) ([]target.Target, error) {
+	m, err := c.targets.List(ctx, &netemv1.ListTargetsRequest{})
+	if err != nil {
+		return nil, c.err(err)
+	}
+	ts := make([]target.Target, len(m.GetTargets()))
+	for i, t := range m.GetTargets() {
+		ts[i] = wire.TargetOf(t)
+	}
+	return ts, nil
+}
+
+// Resolve says where a target's packets pass now.
+func (c *Client) Resolve(ctx context.Context, name string) (target.Target, error) {
+	m, err := c.targets.Resolve(ctx, &netemv1.ResolveTargetRequest{Name: name})
+	if err != nil {
+		return target.Target{}, c.err(err)
+	}
+	return wire.TargetOf(m), nil
+}
+
+// LabUp makes a lab and tells each step.
+func (c *Client) LabUp(ctx context.Context, name string, progress func(step string)) (lab.Info, error) {
+	stream, err := c.labs.Up(ctx, &netemv1.LabUpRequest{Name: name})
+	if err != nil {
+		return lab.Info{}, c.err(err)
+	}
+	var info lab.Info
+	err = each(c, stream.Recv, func(m *netemv1.LabProgress) error {
+		if m.GetStep() != "" && progress != nil {
+			progress(m.GetStep())
+		}
+		if m.GetLab() != nil {
+			info = wire.LabOf(m.GetLab())
+		}
+		return nil
+	})
+	return info, err
+}
+
+// LabDown takes a lab down and reports whether there was one.
+func (c *Client) LabDown(ctx context.Context, name string) (bool, error) {
+	m, err := c.labs.Down(ctx, &netemv1.LabDownRequest{Name: name})
+	return m.GetExisted(), c.err(err)
+}
+
+// Labs returns the labs that are up.
+func (c *Client) Labs(ctx context.Context) ([]lab.Info, error) {
+	m, err := c.labs.List(ctx, &netemv1.ListLabsRequest{})
+	if err != nil {
+		return nil, c.err(err)
+	}
+	ls := make([]lab.Info, len(m.GetLabs()))
+	for i, l := range m.GetLabs() {
+		ls[i] = wire.LabOf(l)
+	}
+	return ls, nil
+}
+
+// Probe runs a probe in the agent and returns every sample.
+func (c *Client) Probe(ctx context.Context, r probe.Request, progress func(done, count int)) (probe.Result, error) {
+	stream, err := c.probes.Run(ctx, wire.ProbeRequest(r))
+	if err != nil {
+		return probe.Result{}, c.err(err)
+	}
+	var result probe.Result
+	err = each(c, stream.Recv, func(m *netemv1.ProbeMessage) error {
+		if progress != nil {
+			progress(int(m.GetDone()), int(m.GetCount()))
+		}
+		if len(m.GetResultJson()) > 0 {
+			return json.Unmarshal(m.GetResultJson(), &result)
+		}
+		return nil
+	})
+	return result, err
+}
+
+// Features returns what the agent's kernel can do.
+func (c *Client) Features(ctx context.Context) (feature.Report, error) {
+	m, err := c.system.Features(ctx, &netemv1.FeaturesRequest{})
+	if err != nil {
+		return feature.Report{}, c.err(err)
+	}
+	return wire.FeaturesOf(m)
+}
+
+// AgentVersion is the agent's build and machine.
+type AgentVersion struct {
+	Version, GoVersion, Kernel string
+	SchemaVersion, PID         int
+	StateDir                   string
+}
+
+// Version asks the agent for its own.
+func (c *Client) Version(ctx context.Context) (AgentVersion, error) {
+	m, err := c.system.Version(ctx, &netemv1.VersionRequest{})
+	if err != nil {
+		return AgentVersion{}, c.err(err)
+	}
+	return AgentVersion{
+		Version: m.GetVersion(), GoVersion: m.GetGoVersion(), Kernel: m.GetKernel(),
+		SchemaVersion: int(m.GetSchemaVersion()), PID: int(m.GetPid()), StateDir: m.GetStateDir(),
+	}, nil
+}

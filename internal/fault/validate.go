@@ -1,0 +1,101 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"netemd/qdisc"
+)
+
+// Validate returns everything that is wrong with s, each as a *qdisc.FieldError.
+// It asks nothing of the kernel and does not know the targets.
+func (s Spec) Validate() error {
+	var errs []error
+	refuse := func(field, value, want string) {
+		errs = append(errs, &qdisc.FieldError{Field: field, Value: value, Want: want})
+	}
+	if !validName(s.Target) {
+		refuse("target", s.Target, "a target's name: letters, digits, '-', '_', '.' and '/', at most 64")
+	}
+	switch s.Direction {
+	case "", To, From, Both:
+	default:
+		refuse("direction", string(s.Direction), "to, from or both")
+	}
+	switch {
+	case s.Packet == nil && len(s.Toxics) == 0:
+		refuse("fault", "", "a packet impairment or at least one toxic")
+	case s.Packet != nil && len(s.Toxics) > 0:
+		refuse("fault", "", "a packet impairment or toxics, not both")
+	case s.Packet != nil:
+		errs = append(errs, s.validatePacket()...)
+	default:
+		errs = append(errs, s.validateToxics()...)
+	}
+	if s.TTL != 0 && (s.TTL < MinTTL || s.TTL > MaxTTL) {
+		refuse("ttl", s.TTL.String(), fmt.Sprintf("a time from %v to %v, such as 10m", MinTTL, hours(MaxTTL)))
+	}
+	if len(s.RequestID) > 128 {
+		refuse("request_id", "", "at most 128 bytes")
+	}
+	return errors.Join(errs...)
+}
+
+func (s Spec) validatePacket() []error {
+	var errs []error
+	switch s.Engine {
+	case "", Auto, Netem, EBPF:
+	default:
+		errs = append(errs, &qdisc.FieldError{Field: "engine", Value: string(s.Engine), Want: "auto, netem or ebpf"})
+	}
+	if s.Packet.IsZero() {
+		errs = append(errs, &qdisc.FieldError{Field: "fault", Want: "an impairment that is more than zero; 'clear' takes one away"})
+	}
+	return append(errs, s.Packet.Validate())
+}
+
+func (s Spec) validateToxics() []error {
+	var errs []error
+	if s.Engine != "" && s.Engine != Stream {
+		errs = append(errs, &qdisc.FieldError{Field: "engine", Value: string(s.Engine), Want: "stream for toxics, or none"})
+	}
+	seen := map[string]bool{}
+	for _, t := range s.Toxics {
+		if seen[t.Key()] {
+			errs = append(errs, &qdisc.FieldError{Field: "toxics", Value: t.Key(), Want: "each kind once for each stream direction"})
+		}
+		seen[t.Key()] = true
+		errs = append(errs, t.Validate())
+	}
+	return errs
+}
+
+// Key tells toxics apart: two of one fault or target may not share it.
+func (t Toxic) Key() string {
+	if t.Kind == Down {
+		return string(Down)
+	}
+	stream := t.Stream
+	if stream == "" {
+		stream = Downstream
+	}
+	return string(t.Kind) + "_" + string(stream)
+}
+
+func hours(d time.Duration) string { return fmt.Sprintf("%.0fh", d.Hours()) }
+
+func validName(s string) bool {
+	if s == "" || len(s) > 64 || strings.Contains(s, "..") {
+		return false
+	}
+	for _, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-_./", r):
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,379 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// fakeEngine is a kernel in memory. It is used under the manager's lock alone.
+type fakeEngine struct {
+	at       map[target.Place]qdisc.Netem
+	deadline map[target.Place]time.Time
+	failSet  func(p target.Place, n qdisc.Netem) error
+	failFree error
+	gone     bool
+}
+
+func newFakeEngine() *fakeEngine {
+	return &fakeEngine{at: map[target.Place]qdisc.Netem{}, deadline: map[target.Place]time.Time{}}
+}
+
+func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
+	if e.failSet != nil {
+		if err := e.failSet(p, n); err != nil {
+			return err
+		}
+	}
+	e.at[p], e.deadline[p] = n, deadline
+	return nil
+}
+
+func (e *fakeEngine) Read(_ context.Context, p target.Place) (fault.Status, error) {
+	if e.gone {
+		return fault.Status{}, fs.ErrNotExist
+	}
+	return fault.Status{Netem: e.at[p], Counters: fault.Counters{Seen: 10, Lost: 2}}, nil
+}
+
+func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
+	if e.failFree != nil {
+		return e.failFree
+	}
+	delete(e.at, p)
+	return nil
+}
+
+func (e *fakeEngine) Close() error { return nil }
+
+// fakeProxy is a stream engine in memory.
+type fakeProxy struct{ toxics map[string][]fault.Toxic }
+
+func (p *fakeProxy) Set(_ context.Context, t target.Target, toxics []fault.Toxic, _ time.Time) error {
+	p.toxics[t.Name] = toxics
+	return nil
+}
+
+func (p *fakeProxy) Read(_ context.Context, t target.Target) ([]fault.Toxic, error) {
+	return p.toxics[t.Name], nil
+}
+
+func (p *fakeProxy) Clear(_ context.Context, t target.Target) error {
+	delete(p.toxics, t.Name)
+	return nil
+}
+
+var (
+	to   = target.Place{Namespace: "netem-pg-wire", Device: "server", Index: 2, Hook: target.Egress, Owned: true}
+	from = target.Place{Namespace: "netem-pg-wire", Device: "client", Index: 3, Hook: target.Egress, Owned: true}
+)
+
+func newManager(t *testing.T, e *fakeEngine) *Manager {
+	t.Helper()
+	m := New(Config{
+		Engines: map[fault.Engine]Engine{fault.EBPF: e},
+		Choose:  func(context.Context) (fault.Engine, string, error) { return fault.EBPF, "test", nil },
+		Stream:  &fakeProxy{toxics: map[string][]fault.Toxic{}},
+		Resolve: func(_ context.Context, name string) (target.Target, error) {
+			if name != "pg" {
+				return target.Target{}, target.ErrUnknown
+			}
+			return target.Target{Name: "pg", To: to, From: from}, nil
+		},
+		Log: slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(func() {
+		if err := m.Close(context.Background()); err != nil && e.failFree == nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return m
+}
+
+func loss(p qdisc.Percent) fault.Spec {
+	return fault.Spec{Target: "pg", Packet: &qdisc.Netem{Loss: p}, Owner: "uid 0"}
+}
+
+func delay(d time.Duration) fault.Spec {
+	return fault.Spec{Target: "pg", Packet: &qdisc.Netem{Delay: d}, Owner: "uid 0"}
+}
+
+func TestFaultsOfOneOwnerCombine(t *testing.T) {
+	e := newFakeEngine()
+	m := newManager(t, e)
+	ctx := t.Context()
+	first, err := m.Apply(ctx, loss(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Apply(ctx, delay(10*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[target.Place]qdisc.Netem{to: {Loss: 20, Delay: 10 * time.Millisecond}}
+	if diff := cmp.Diff(want, e.at); diff != "" {
+		t.Errorf("in force (-want +got):\n%s", diff)
+	}
+	if _, err := m.Clear(ctx, fault.Selector{ID: first.ID}, "uid 0"); err != nil {
+		t.Fatal(err)
+	}
+	want = map[target.Place]qdisc.Netem{to: {Delay: 10 * time.Millisecond}}
+	if diff := cmp.Diff(want, e.at); diff != "" {
+		t.Errorf("after the first was cleared (-want +got):\n%s", diff)
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	other := loss(5)
+	other.Owner = "uid 1000 (bob)"
+	netem := delay(time.Millisecond)
+	netem.Engine = fault.Netem
+	for name, tt := range map[string]struct {
+		spec fault.Spec
+		want string
+	}{
+		"another owner":      {other, "held by uid 0"},
+		"the same thing":     {loss(5), "loss is set by fault f1"},
+		"a different engine": {netem, "engine ebpf carries a fault"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newFakeEngine()
+			m := newManager(t, e)
+			if _, err := m.Apply(t.Context(), loss(20)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := m.Apply(t.Context(), tt.spec)
+			if !errors.Is(err, fault.ErrConflict) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want a conflict that says %q", err, tt.want)
+			}
+			if diff := cmp.Diff(map[target.Place]qdisc.Netem{to: {Loss: 20}}, e.at); diff != "" {
+				t.Errorf("the refused apply changed the kernel (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFailedApplyLeavesWhatWas(t *testing.T) {
+	e := newFakeEngine()
+	m := newManager(t, e)
+	if _, err := m.Apply(t.Context(), loss(20)); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("no such device")
+	e.failSet = func(p target.Place, _ qdisc.Netem) error {
+		if p == from {
+			return broken
+		}
+		return nil
+	}
+	both := delay(10 * time.Millisecond)
+	both.Direction = fault.Both
+	if _, err := m.Apply(t.Context(), both); !errors.Is(err, broken) {
+		t.Fatalf("error %v, want %v", err, broken)
+	}
+	if diff := cmp.Diff(map[target.Place]qdisc.Netem{to: {Loss: 20}}, e.at); diff != "" {
+		t.Errorf("after a failed apply (-want +got):\n%s", diff)
+	}
+	if n := len(m.List(t.Context())); n != 1 {
+		t.Errorf("%d faults listed, want 1", n)
+	}
+}
+
+func TestChange(t *testing.T) {
+	e := newFakeEngine()
+	m := newManager(t, e)
+	f, err := m.Apply(t.Context(), fault.Spec{Target: "pg", Owner: "uid 0", Packet: &qdisc.Netem{Loss: 5, Delay: 10 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := qdisc.Percent(0)
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(qdisc.Netem{Delay: 10 * time.Millisecond}, e.at[to]); diff != "" {
+		t.Errorf("loss set to 0 (-want +got):\n%s", diff)
+	}
+	if _, err := m.Change(t.Context(), f.ID, "uid 7", qdisc.Patch{Loss: &zero}); !errors.Is(err, fault.ErrConflict) {
+		t.Errorf("change by another owner: %v, want a conflict", err)
+	}
+	if _, err := m.Change(t.Context(), "f99", "uid 0", qdisc.Patch{}); !errors.Is(err, ErrUnknownFault) {
+		t.Errorf("change of an unknown fault: %v", err)
+	}
+	bad := qdisc.Percent(120)
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &bad}); !errors.Is(err, qdisc.ErrInvalid) {
+		t.Errorf("loss 120%%: %v, want invalid", err)
+	}
+}
+
+func TestRepeatedRequestMakesOneFault(t *testing.T) {
+	m := newManager(t, newFakeEngine())
+	s := loss(20)
+	s.RequestID = "r1"
+	a, err := m.Apply(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := m.Apply(t.Context(), s)
+	if err != nil || a.ID != b.ID {
+		t.Fatalf("replay gave %s, %v, want %s", b.ID, err, a.ID)
+	}
+	s.Packet = &qdisc.Netem{Loss: 30}
+	if _, err := m.Apply(t.Context(), s); !errors.Is(err, qdisc.ErrInvalid) {
+		t.Errorf("another request of the same id: %v, want invalid", err)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine()
+		m := newManager(t, e)
+		short := loss(20)
+		short.TTL = 5 * time.Second
+		f, err := m.Apply(t.Context(), short)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !e.deadline[to].Equal(f.Applied.Add(5 * time.Second)) {
+			t.Errorf("the engine's deadline is %v after the apply, want 5s", e.deadline[to].Sub(f.Applied))
+		}
+		time.Sleep(3 * time.Second)
+		if _, err := m.Renew(t.Context(), f.ID, "uid 0", 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4999 * time.Millisecond)
+		if len(e.at) != 1 {
+			t.Fatal("a renewed fault ended too early")
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if len(e.at) != 0 || len(m.List(t.Context())) != 0 {
+			t.Error("the fault is still there after its time")
+		}
+	})
+}
+
+func TestFailedClearingIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine()
+		m := newManager(t, e)
+		s := loss(20)
+		s.TTL = time.Second
+		if _, err := m.Apply(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		e.failFree = fs.ErrPermission
+		time.Sleep(1500 * time.Millisecond)
+		list := m.List(t.Context())
+		if len(list) != 1 || !strings.Contains(strings.Join(list[0].Warnings, " "), "clear failed") {
+			t.Fatalf("listed: %+v, want the fault with a warning", list)
+		}
+		if _, err := m.Clear(t.Context(), fault.Selector{All: true}, ""); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("clear: %v, want permission denied", err)
+		}
+		e.failFree = nil
+		time.Sleep(2 * time.Second)
+		if len(m.List(t.Context())) != 0 {
+			t.Error("clearing was not tried again")
+		}
+	})
+}
+
+func TestLookFindsLostAndDrifted(t *testing.T) {
+	e := newFakeEngine()
+	m := newManager(t, e)
+	f, err := m.Apply(t.Context(), loss(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := watch(t, m)
+	if got, _ := m.Get(t.Context(), f.ID); got.State != fault.Active || got.Counters.Lost != 2 {
+		t.Errorf("state %s, counters %+v, want active with 2 lost", got.State, got.Counters)
+	}
+	e.at[to] = qdisc.Netem{Loss: 10}
+	if got, _ := m.Get(t.Context(), f.ID); got.State != fault.Drifted {
+		t.Errorf("state %s after a change behind our back, want drifted", got.State)
+	}
+	e.gone = true
+	if got, _ := m.Get(t.Context(), f.ID); got.State != fault.Lost {
+		t.Errorf("state %s after the device went, want lost", got.State)
+	}
+	if diff := cmp.Diff([]string{"drifted", "lost"}, []string{<-events, <-events}); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// watch returns the kinds of the events from now on.
+func watch(t *testing.T, m *Manager) <-chan string {
+	t.Helper()
+	kinds := make(chan string, 16)
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(done)
+		_ = m.Watch(ctx, func(e fault.Event) error { kinds <- e.Kind; return nil })
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	for {
+		m.events.mu.Lock()
+		n := len(m.events.subs)
+		m.events.mu.Unlock()
+		if n > 0 {
+			return kinds
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestClear(t *testing.T) {
+	e := newFakeEngine()
+	m := newManager(t, e)
+	f, err := m.Apply(t.Context(), loss(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, "uid 1000"); !errors.Is(err, fault.ErrConflict) {
+		t.Errorf("clear by another owner: %v, want a conflict", err)
+	}
+	if got, err := m.Clear(t.Context(), fault.Selector{Target: "pg"}, ""); err != nil || len(got) != 1 || got[0].State != fault.Cleared {
+		t.Errorf("clear by root: %+v, %v", got, err)
+	}
+	if got, err := m.Clear(t.Context(), fault.Selector{All: true}, "uid 0"); err != nil || len(got) != 0 {
+		t.Errorf("clear of nothing: %+v, %v", got, err)
+	}
+	if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, "uid 0"); !errors.Is(err, ErrUnknownFault) {
+		t.Errorf("clear of an ended fault: %v", err)
+	}
+}
+
+func TestStreamFault(t *testing.T) {
+	m := newManager(t, newFakeEngine())
+	s := fault.Spec{Target: "pg", Owner: "uid 0", Toxics: []fault.Toxic{{Kind: fault.Latency, Latency: time.Second}}}
+	if _, err := m.Apply(t.Context(), s); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a target without a proxy: %v, want unsupported", err)
+	}
+}
+
+func TestUnknownTargetAndShutdown(t *testing.T) {
+	m := newManager(t, newFakeEngine())
+	s := loss(20)
+	s.Target = "nope"
+	if _, err := m.Apply(t.Context(), s); !errors.Is(err, target.ErrUnknown) {
+		t.Errorf("unknown target: %v", err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Apply(t.Context(), loss(20)); err == nil {
+		t.Error("a closed manager took a fault")
+	}
+}

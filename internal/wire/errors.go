@@ -1,0 +1,104 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// domain marks the details of our statuses.
+const domain = "netemd"
+
+// errorTable is how errors survive the trip: the first sentinel that an error
+// matches gives its code and reason, and the client's error matches it again.
+var errorTable = []struct {
+	sentinel error
+	code     codes.Code
+	reason   string
+}{
+	{qdisc.ErrInvalid, codes.InvalidArgument, "INVALID"},
+	{target.ErrUnknown, codes.NotFound, "UNKNOWN_TARGET"},
+	{fault.ErrConflict, codes.FailedPrecondition, "CONFLICT"},
+	{errors.ErrUnsupported, codes.Unimplemented, "UNSUPPORTED"},
+	{fs.ErrPermission, codes.PermissionDenied, "PERMISSION"},
+	{fs.ErrNotExist, codes.NotFound, "NOT_EXIST"},
+	{fs.ErrExist, codes.AlreadyExists, "EXIST"},
+	{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE"},
+	{context.Canceled, codes.Canceled, "CANCELED"},
+}
+
+// hinter is an error that knows what to do about it.
+type hinter interface{ Hint() string }
+
+// Status makes a gRPC status of err; nil stays nil.
+func Status(err error) error {
+	if err == nil {
+		return nil
+	}
+	code, reason := codes.Unknown, "ERROR"
+	for _, e := range errorTable {
+		if errors.Is(err, e.sentinel) {
+			code, reason = e.code, e.reason
+			break
+		}
+	}
+	info := &errdetails.ErrorInfo{Domain: domain, Reason: reason}
+	var h hinter
+	if errors.As(err, &h) {
+		info.Metadata = map[string]string{"hint": h.Hint()}
+	}
+	s, detailErr := status.New(code, oneLine(err)).WithDetails(info)
+	if detailErr != nil {
+		return status.Error(code, oneLine(err))
+	}
+	return s.Err()
+}
+
+// oneLine joins the lines of joined errors.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// remoteError is an error of the agent's: its words, the sentinel that it matches
+// and its hint.
+type remoteError struct {
+	text, hint string
+	sentinel   error
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.sentinel }
+func (e *remoteError) Hint() string  { return e.hint }
+
+// ErrorOf turns a status that the agent sent into an error that matches the same
+// sentinel as the agent's did. Other errors are returned as they are.
+func ErrorOf(err error) error {
+	s, ok := status.FromError(err)
+	if err == nil || !ok {
+		return err
+	}
+	for _, d := range s.Details() {
+		info, ok := d.(*errdetails.ErrorInfo)
+		if !ok || info.GetDomain() != domain {
+			continue
+		}
+		e := &remoteError{text: s.Message(), hint: info.GetMetadata()["hint"]}
+		for _, row := range errorTable {
+			if row.reason == info.GetReason() {
+				e.sentinel = row.sentinel
+			}
+		}
+		return e
+	}
+	if s.Code() == codes.DeadlineExceeded { // gRPC's own, without our detail
+		return &remoteError{text: s.Message(), sentinel: context.DeadlineExceeded}
+	}
+	return err
+}

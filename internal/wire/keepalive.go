@@ -1,0 +1,19 @@
+package wire
+
+import "time"
+
+// The keepalive numbers of both ends of the control connection. They stand side by
+// side because they must fit: a client that pings more often than the server
+// allows is cut off with "too_many_pings" (google.golang.org/grpc/keepalive).
+const (
+	// ClientPing is how long a connection is silent before the client pings, and
+	// ClientPingTimeout how long it waits for the answer: a dead agent is noticed
+	// after their sum.
+	ClientPing        = 10 * time.Second
+	ClientPingTimeout = 5 * time.Second
+	// ServerMinPing is the shortest interval between pings that the server allows.
+	ServerMinPing = 5 * time.Second
+)
+
+// MaxRequest is the largest message that the agent accepts, in bytes.
+const MaxRequest = 1 << 20

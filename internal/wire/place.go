@@ -1,0 +1,127 @@
+package wire
+
+import (
+	"net/netip"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/feature"
+	"netemd/internal/lab"
+	"netemd/internal/target"
+)
+
+// Target translates t for a client.
+func Target(t target.Target) *netemv1.Target {
+	return &netemv1.Target{
+		Name: t.Name, Lab: t.Lab, Node: t.Node, Address: text(t.Address), Proxy: text(t.Proxy),
+		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace,
+		To: place(t.To), From: place(t.From),
+	}
+}
+
+// text is empty for what is not valid.
+func text[T interface {
+	IsValid() bool
+	String() string
+}](v T) string {
+	if !v.IsValid() {
+		return ""
+	}
+	return v.String()
+}
+
+func place(p target.Place) *netemv1.Place {
+	return &netemv1.Place{
+		Namespace: p.Namespace, Device: p.Device, Index: int32(p.Index), Hook: string(p.Hook), Owned: p.Owned,
+		Protocol: uint32(p.Flow.Protocol), Source: text(p.Flow.Source), Destination: text(p.Flow.Destination),
+		SourcePort: uint32(p.Flow.SourcePort), DestinationPort: uint32(p.Flow.DestinationPort),
+	}
+}
+
+// TargetOf translates an answer. Text that is no address becomes the zero one:
+// the agent made it.
+func TargetOf(m *netemv1.Target) target.Target {
+	t := target.Target{
+		Name: m.GetName(), Lab: m.GetLab(), Node: m.GetNode(),
+		ClientNamespace: m.GetClientNamespace(), ServerNamespace: m.GetServerNamespace(),
+		To: placeOf(m.GetTo()), From: placeOf(m.GetFrom()),
+	}
+	t.Address, _ = netip.ParseAddrPort(m.GetAddress())
+	t.Proxy, _ = netip.ParseAddrPort(m.GetProxy())
+	return t
+}
+
+func placeOf(m *netemv1.Place) target.Place {
+	p := target.Place{
+		Namespace: m.GetNamespace(), Device: m.GetDevice(), Index: int(m.GetIndex()), Hook: target.Hook(m.GetHook()), Owned: m.GetOwned(),
+		Flow: target.Flow{
+			Protocol: uint8(m.GetProtocol()), SourcePort: uint16(m.GetSourcePort()), DestinationPort: uint16(m.GetDestinationPort()),
+		},
+	}
+	p.Flow.Source, _ = netip.ParsePrefix(m.GetSource())
+	p.Flow.Destination, _ = netip.ParsePrefix(m.GetDestination())
+	return p
+}
+
+// Lab translates i for a client.
+func Lab(i lab.Info) *netemv1.Lab {
+	m := &netemv1.Lab{Name: i.Name, Targets: i.Targets, Up: timestamppb.New(i.Up)}
+	for _, n := range i.Nodes {
+		node := &netemv1.LabNode{Name: n.Name, Namespace: n.Namespace}
+		for _, a := range n.Addresses {
+			node.Addresses = append(node.Addresses, a.String())
+		}
+		for _, s := range n.Services {
+			node.Services = append(node.Services, &netemv1.LabService{
+				Name: s.Name, Kind: s.Kind, Pid: int32(s.PID), Address: text(s.Address), Log: s.Log,
+			})
+		}
+		m.Nodes = append(m.Nodes, node)
+	}
+	return m
+}
+
+// LabOf translates an answer.
+func LabOf(m *netemv1.Lab) lab.Info {
+	i := lab.Info{Name: m.GetName(), Targets: m.GetTargets(), Up: m.GetUp().AsTime()}
+	for _, n := range m.GetNodes() {
+		node := lab.NodeInfo{Name: n.GetName(), Namespace: n.GetNamespace()}
+		for _, a := range n.GetAddresses() {
+			if p, err := netip.ParsePrefix(a); err == nil {
+				node.Addresses = append(node.Addresses, p)
+			}
+		}
+		for _, s := range n.GetServices() {
+			service := lab.ServiceInfo{Name: s.GetName(), Kind: s.GetKind(), PID: int(s.GetPid()), Log: s.GetLog()}
+			service.Address, _ = netip.ParseAddrPort(s.GetAddress())
+			node.Services = append(node.Services, service)
+		}
+		i.Nodes = append(i.Nodes, node)
+	}
+	return i
+}
+
+// Features translates r for a client.
+func Features(r feature.Report) *netemv1.FeaturesResponse {
+	m := &netemv1.FeaturesResponse{Kernel: r.Kernel, AutoEngine: engines.toProto(r.Auto), AutoReason: r.AutoReason}
+	for _, f := range r.Features {
+		m.Features = append(m.Features, &netemv1.Feature{Name: f.Name, State: string(f.State), Detail: f.Detail, Hint: f.Hint})
+	}
+	return m
+}
+
+// FeaturesOf translates an answer.
+func FeaturesOf(m *netemv1.FeaturesResponse) (feature.Report, error) {
+	r := feature.Report{Kernel: m.GetKernel(), AutoReason: m.GetAutoReason()}
+	var err error
+	if r.Auto, err = engines.fromProto("auto_engine", m.GetAutoEngine()); err != nil {
+		return r, err
+	}
+	for _, f := range m.GetFeatures() {
+		r.Features = append(r.Features, feature.Feature{
+			Name: f.GetName(), State: feature.State(f.GetState()), Detail: f.GetDetail(), Hint: f.GetHint(),
+		})
+	}
+	return r, nil
+}

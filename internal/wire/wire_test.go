@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"netemd/internal/fault"
+	"netemd/internal/feature"
+	"netemd/internal/lab"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// every has a different value in each field, so that a field that is forgotten or
+// swapped shows.
+var every = qdisc.Netem{
+	Delay: 1, Jitter: 2, DelayCorrelation: 3, Distribution: qdisc.Normal, Loss: 4, LossCorrelation: 5, Duplicate: 6, DuplicateCorrelation: 7,
+	Reorder: 8, ReorderCorrelation: 9, Gap: 10, Corrupt: 11, CorruptCorrelation: 12, Limit: 13, Seed: 14,
+}
+
+func TestFaultSurvivesTheTrip(t *testing.T) {
+	for _, want := range []fault.Fault{
+		{
+			ID: "f1", State: fault.Drifted, Engine: fault.EBPF, EngineReason: "why", Placement: []string{"a", "b"}, Warnings: []string{"w"},
+			Applied: time.Unix(1, 2).UTC(), Expires: time.Unix(3, 4).UTC(),
+			Spec:     fault.Spec{Target: "pg", Direction: fault.Both, Engine: fault.Auto, Packet: &every, TTL: time.Minute, Owner: "uid 0"},
+			Counters: fault.Counters{Seen: 1, Lost: 2, Overflow: 3, Delayed: 4, Duplicated: 5, Reordered: 6, Corrupted: 7, Opened: 8},
+		},
+		{
+			ID: "f2", State: fault.Active, Engine: fault.Stream, Applied: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC(),
+			Spec: fault.Spec{Target: "pg", Toxics: []fault.Toxic{{
+				Kind: fault.Slicer, Stream: fault.Upstream, Toxicity: 1, Latency: 2, Jitter: 3, Timeout: 4, Bytes: 5, Rate: 6,
+				AverageSize: 7, SizeVariation: 8, Delay: 9,
+			}}},
+		},
+	} {
+		got, err := FaultOf(Fault(want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("fault %s (-want +got):\n%s", want.ID, diff)
+		}
+	}
+}
+
+func TestUnsetAndZeroStayDifferent(t *testing.T) {
+	zero, five := qdisc.Percent(0), qdisc.Percent(5)
+	want := qdisc.Patch{Loss: &zero, Duplicate: &five}
+	if diff := cmp.Diff(want, PatchOf(Patch(want))); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+	n := PatchOf(Patch(want)).Apply(qdisc.Netem{Loss: 20, Delay: time.Second})
+	if diff := cmp.Diff(qdisc.Netem{Delay: time.Second, Duplicate: 5}, n); diff != "" {
+		t.Errorf("applied (-want +got):\n%s", diff)
+	}
+}
+
+func TestTargetLabAndFeaturesSurviveTheTrip(t *testing.T) {
+	place := target.Place{
+		Namespace: "n", Device: "d", Index: 3, Hook: target.Egress, Owned: true,
+		Flow: target.Flow{Protocol: 6, Source: netip.MustParsePrefix("10.0.0.0/8"), Destination: netip.MustParsePrefix("::1/128"), SourcePort: 1, DestinationPort: 2},
+	}
+	tgt := target.Target{
+		Name: "pg", Lab: "pg", Node: "server", Address: netip.MustParseAddrPort("10.77.0.2:5432"), Proxy: netip.MustParseAddrPort("10.77.0.2:15432"),
+		ClientNamespace: "c", ServerNamespace: "s", To: place, From: target.Place{Device: "e"},
+	}
+	if diff := cmp.Diff(tgt, TargetOf(Target(tgt)), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("target (-want +got):\n%s", diff)
+	}
+	info := lab.Info{Name: "pg", Targets: []string{"pg"}, Up: time.Unix(5, 0).UTC(), Nodes: []lab.NodeInfo{{
+		Name: "server", Namespace: "s", Addresses: []netip.Prefix{netip.MustParsePrefix("10.77.0.2/24")},
+		Services: []lab.ServiceInfo{{Name: "postgres", Kind: "postgres", PID: 7, Address: tgt.Address, Log: "/l"}},
+	}}}
+	if diff := cmp.Diff(info, LabOf(Lab(info)), cmpopts.EquateComparable(netip.Prefix{}, netip.AddrPort{})); diff != "" {
+		t.Errorf("lab (-want +got):\n%s", diff)
+	}
+	report := feature.Report{Kernel: "6.1", Auto: fault.Netem, AutoReason: "r", Features: []feature.Feature{{Name: "tcx", State: feature.No, Detail: "d", Hint: "h"}}}
+	got, err := FeaturesOf(Features(report))
+	if diff := cmp.Diff(report, got); diff != "" || err != nil {
+		t.Errorf("features: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// withHint is an error that knows what to do.
+type withHint struct{ error }
+
+func (withHint) Hint() string    { return "do this" }
+func (h withHint) Unwrap() error { return h.error }
+
+func TestErrorsSurviveTheTrip(t *testing.T) {
+	for _, sentinel := range []error{
+		target.ErrUnknown, fault.ErrConflict, errors.ErrUnsupported, fs.ErrPermission, fs.ErrNotExist, fs.ErrExist, context.DeadlineExceeded, qdisc.ErrInvalid,
+	} {
+		sent := withHint{fmt.Errorf("apply: %w", sentinel)}
+		got := ErrorOf(Status(sent))
+		if !errors.Is(got, sentinel) || got.Error() != sent.Error() {
+			t.Errorf("%v came back as %v", sent, got)
+		}
+		var h hinter
+		if !errors.As(got, &h) || h.Hint() != "do this" {
+			t.Errorf("%v lost its hint", sent)
+		}
+	}
+	joined := errors.Join(&qdisc.FieldError{Field: "loss", Value: "120%", Want: "less"}, &qdisc.FieldError{Field: "ttl", Want: "more"})
+	if got := ErrorOf(Status(joined)); got.Error() != `loss "120%": want less; ttl: want more` || !errors.Is(got, qdisc.ErrInvalid) {
+		t.Errorf("joined errors came back as %v", got)
+	}
+	if Status(nil) != nil || ErrorOf(nil) != nil {
+		t.Error("no error became one")
+	}
+	foreign := status.Error(codes.Unavailable, "broken")
+	if !errors.Is(ErrorOf(foreign), foreign) {
+		t.Error("a status of gRPC's own was changed")
+	}
+}
+
+func TestKeepaliveOfBothEndsFit(t *testing.T) {
+	if ServerMinPing > ClientPing {
+		t.Errorf("the client pings every %v, the server allows one each %v: it would cut the connection", ClientPing, ServerMinPing)
+	}
+	if noticed := ClientPing + ClientPingTimeout; noticed > 15*time.Second {
+		t.Errorf("a dead agent is noticed after %v only", noticed)
+	}
+}
