@@ -119,7 +119,7 @@ func (c *check) toxicity(p qdisc.Percent) {
 		c.refuse("toxicity", p.String(), "a percentage from 0.0001% to 100%, such as 30%")
 	case c.kind == Down && p != 0 && p != 100:
 		c.refuse("toxicity", p.String(), "100% or nothing: down refuses every connection")
-	case math.Abs(parts-math.Round(parts)) > 1e-6*max(1, parts):
+	case math.Abs(parts-math.Round(parts)) > 1e-6: // what the binary form adds is less
 		below := math.Floor(parts)
 		c.refuse("toxicity", p.String(), "a multiple of 0.0001%, such as "+
 			nearest(qdisc.Percent(below/toxicityParts), qdisc.Percent((below+1)/toxicityParts), below > 0))

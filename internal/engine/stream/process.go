@@ -1,0 +1,165 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"netemd/internal/child"
+)
+
+// ChildName is the name of the proxy among the agent's children. Its arguments:
+//
+//	--api PATH        the unix socket of its API; a stale one is replaced
+//	--listen ADDR     where clients connect, such as 10.77.0.2:15432
+//	--upstream ADDR   where it forwards to
+//	--name NAME       of the proxy in the API; default "target"
+//
+// Its standard input is the agent's lifeline: when that ends, the proxy takes every
+// fault away and keeps serving. SIGTERM and SIGINT end it.
+const ChildName = "proxy"
+
+func init() { child.Register(ChildName, proxyMain) }
+
+// The child's own resources, beside Toxiproxy's.
+const (
+	faultPath   = "/netemd/fault"
+	restartPath = "/netemd/restart"
+)
+
+// instance tells one start of the process from the next.
+type instance struct {
+	StartedUnixNS int64 `json:"started_unix_ns"`
+}
+
+func proxyMain(args []string) int {
+	if err := serve(args); err != nil {
+		fmt.Fprintln(os.Stderr, "proxy:", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(args []string) error {
+	flags := flag.NewFlagSet(ChildName, flag.ContinueOnError)
+	api := flags.String("api", "", "unix socket of the API")
+	listen := flags.String("listen", "", "address to listen on")
+	upstream := flags.String("upstream", "", "address to forward to")
+	name := flags.String("name", "target", "name of the proxy")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *api == "" || *listen == "" || *upstream == "" {
+		return errors.New("--api, --listen and --upstream are needed")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+
+	// Toxiproxy warns of every connection that is cut, which is what it is here
+	// for; only its errors are of interest. Some of its toxics use the global logger.
+	zerolog.SetGlobalLevel(zerolog.WarnLevel)
+	log := zerolog.New(os.Stderr).With().Timestamp().Logger()
+	// A container of metrics without collectors: none are kept and none served.
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), log.Level(zerolog.ErrorLevel))
+	p := &proxy{
+		server: server, name: *name, listen: *listen, upstream: *upstream,
+		log: log, startOver: startOver, limit: DefaultLimit,
+	}
+	if err := p.replace(order{Enabled: true}, anyEpoch); err != nil {
+		return err
+	}
+	listener, err := listenUnix(*api)
+	if err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		p.open("agent's end", anyEpoch)
+	}()
+	return p.serveAPI(ctx, listener)
+}
+
+// serveAPI ends when ctx does, and takes the proxy with it.
+func (p *proxy) serveAPI(ctx context.Context, listener net.Listener) error {
+	web := &http.Server{Handler: p.routes(), ReadHeaderTimeout: DefaultLimit}
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve the API: %w", err)
+	case <-ctx.Done():
+	}
+	err := web.Close() // removes the socket too
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.server.Collection.Clear() }()
+	select {
+	case stop := <-stopped:
+		return errors.Join(err, stop)
+	case <-time.After(time.Second):
+		return errors.Join(err, errors.New("stop: proxy control stuck"))
+	}
+}
+
+func (p *proxy) routes() http.Handler {
+	started := instance{StartedUnixNS: time.Now().UnixNano()}
+	mux := http.NewServeMux()
+	mux.Handle("/", p.server.Routes())
+	mux.HandleFunc("PUT "+faultPath, func(w http.ResponseWriter, r *http.Request) {
+		var o order
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&o)
+		if err == nil {
+			err = p.replace(o, anyEpoch)
+		}
+		answer(w, struct{}{}, err, http.StatusBadRequest)
+	})
+	mux.HandleFunc("GET "+restartPath, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, started, nil, 0)
+	})
+	mux.HandleFunc("POST "+restartPath, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, nil, p.startOver(), http.StatusInternalServerError)
+	})
+	return mux
+}
+
+// answer writes v, or err in Toxiproxy's form.
+func answer(w http.ResponseWriter, v any, err error, status int) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		w.WriteHeader(status)
+		v = map[string]string{"error": err.Error()}
+	}
+	_ = json.NewEncoder(w).Encode(v) // the client has gone: nobody to tell
+}
+
+// startOver executes this process anew with the same arguments. Every descriptor
+// but the standard ones is closed by it, and with them all connections.
+func startOver() error {
+	return fmt.Errorf("execute /proc/self/exe: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+// listenUnix listens on path, which only the owner may use.
+func listenUnix(path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove the stale socket: %w", err)
+		}
+	}
+	// The mode must be right from the start, so not by chmod. The mask is the whole
+	// process's, which makes no other file at this time.
+	old := syscall.Umask(0o177)
+	defer syscall.Umask(old)
+	return net.Listen("unix", path)
+}

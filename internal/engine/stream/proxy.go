@@ -1,0 +1,114 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// proxy is the child's one proxy. All changes go through replace and open.
+type proxy struct {
+	server                 *toxiproxy.ApiServer
+	name, listen, upstream string
+	log                    zerolog.Logger
+	// startOver executes the process anew; it returns only when it cannot.
+	startOver func() error
+	// limit of taking a fault away before the process starts over.
+	limit time.Duration
+
+	// mu is held while the proxy is replaced. Toxiproxy may hang below it, so who
+	// must not hang with it does not wait for it.
+	mu sync.Mutex
+	// epoch counts the orders, so that a timer of an old one does nothing.
+	epoch int
+	timer *time.Timer
+}
+
+var errNoDeadline = errors.New("a fault needs deadline_unix_ns in the future")
+
+// anyEpoch makes replace act whatever the last order was.
+const anyEpoch = -1
+
+// replace carries out o, unless another order came after epoch. What Toxiproxy
+// does not understand is refused before anything changes.
+func (p *proxy) replace(o order, epoch int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if epoch != anyEpoch && epoch != p.epoch {
+		return nil
+	}
+	next := toxiproxy.NewProxy(p.server, p.name, p.listen, p.upstream)
+	for _, t := range o.Toxics {
+		// No connection is there yet, so adding cannot hang.
+		if _, err := next.Toxics.AddToxicJson(bytes.NewReader(t)); err != nil {
+			return err
+		}
+	}
+	left := time.Until(time.Unix(0, o.DeadlineUnixNS))
+	isFault := !o.Enabled || len(o.Toxics) > 0
+	if isFault && left <= 0 {
+		return errNoDeadline
+	}
+	p.epoch++
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if isFault {
+		// Before the toxics, so that they end even when the rest hangs. The timer's
+		// clock is the monotonic one: setting the wall clock moves nothing.
+		epoch := p.epoch
+		p.timer = time.AfterFunc(left, func() { p.open("deadline", epoch) })
+	}
+	return p.swap(next, o.Enabled)
+}
+
+// swap puts next in the place of the running proxy, unless they are the same.
+func (p *proxy) swap(next *toxiproxy.Proxy, enabled bool) error {
+	old, err := p.server.Collection.Get(p.name)
+	if err == nil && same(old, next, enabled) {
+		return nil
+	}
+	if err == nil {
+		// Stops accepting, then cuts the open connections.
+		if err := p.server.Collection.Remove(p.name); err != nil {
+			return err
+		}
+	}
+	if err := p.server.Collection.Add(next, enabled); err != nil {
+		return fmt.Errorf("listen on %s: %w", p.listen, err)
+	}
+	return nil
+}
+
+// same reports whether old does already what next shall do.
+func same(old, next *toxiproxy.Proxy, enabled bool) bool {
+	old.Lock()
+	was := old.Enabled
+	old.Unlock()
+	x, errX := json.Marshal(old.Toxics.GetToxicArray())
+	y, errY := json.Marshal(next.Toxics.GetToxicArray())
+	return was == enabled && errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// open takes every fault away because of what why says, and starts the process
+// over when that hangs or fails: a proxy that nobody controls must let traffic
+// through. With an epoch it does nothing once another order has come.
+func (p *proxy) open(why string, epoch int) {
+	done := make(chan error, 1)
+	go func() { done <- p.replace(order{Enabled: true}, epoch) }()
+	err := errors.New("proxy control stuck")
+	select {
+	case err = <-done:
+	case <-time.After(p.limit):
+	}
+	if err != nil {
+		p.log.Error().Err(err).Str("because", why).Msg("taking the fault away; the proxy starts over")
+		p.log.Error().Err(p.startOver()).Msg("starting over")
+	}
+}
