@@ -59,7 +59,12 @@ type NodeInfo struct {
 	Name, Namespace string
 	Addresses       []netip.Prefix
 	Services        []ServiceInfo
+	// Sysctls are the settings that shape what a client sees there, as read back.
+	Sysctls []Sysctl
 }
+
+// Sysctl is one setting of a namespace: "net.ipv4.ip_forward" is "1".
+type Sysctl struct{ Name, Value string }
 
 // ServiceInfo is a service that runs.
 type ServiceInfo struct {
