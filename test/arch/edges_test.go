@@ -1,0 +1,120 @@
+package arch
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allowed are the imports of our own that a room may have; its tests may have
+// more. A name ending in "/" stands for everything below it. A room that is not
+// here fails the test: put it in on purpose.
+var allowed = map[string][]string{
+	"api/netem/v1":     {},
+	"qdisc":            {},
+	"namespaces":       {},
+	"probe":            {},
+	"probe/policy":     {"probe"},
+	"netemtest":        {"internal/client", "internal/fault", "internal/target", "qdisc"},
+	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
+	"cmd/netemctl":     {"internal/cli", "internal/version"},
+	"cmd/netemd":       {"internal/agent", "internal/child", "internal/version", "internal/evidence", "internal/feature", "internal/feature/", "internal/lab", "internal/lab/", "internal/lease", "internal/target", "internal/engine/", "probe"},
+	"internal/child":   {"namespaces"},
+	"internal/version": {},
+	"internal/target":  {"namespaces"},
+	"internal/fault":   {"qdisc"},
+	"internal/lab":     {"internal/child", "internal/target", "namespaces", "qdisc"},
+	"internal/lab/":    {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
+	"internal/lease":   {"internal/fault", "internal/target", "namespaces", "qdisc"},
+	// Engines know what a fault is and where; never who holds it.
+	"internal/engine/":  {"internal/child", "internal/fault", "internal/target", "namespaces", "qdisc"},
+	"internal/evidence": {"internal/child", "namespaces", "probe"},
+	// The answers are plain types; what tries the kernel stands below them.
+	"internal/feature":  {"internal/fault"},
+	"internal/feature/": {"internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "namespaces", "qdisc"},
+	"internal/wire":     {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
+	"internal/client":   {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/wire", "probe", "qdisc"},
+	"internal/agent": {"api/", "internal/child", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
+		"internal/lab", "internal/lab/", "internal/lease", "internal/target", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
+	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
+	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
+	"internal/testbed":    {},
+	"internal/report":     {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
+	"internal/cli": {"internal/catalogue", "internal/client", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
+		"internal/report", "internal/target", "internal/version", "probe", "qdisc"},
+	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
+}
+
+// rule finds the entry for a package: its own name, or the longest prefix.
+func rule(pkg string) (key string, imports []string, ok bool) {
+	if imports, ok = allowed[pkg]; ok {
+		return pkg, imports, true
+	}
+	for k, v := range allowed {
+		if strings.HasSuffix(k, "/") && strings.HasPrefix(pkg, k) && len(k) > len(key) {
+			key, imports, ok = k, v, true
+		}
+	}
+	return key, imports, ok
+}
+
+func TestImportEdges(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin"} {
+		pkgs := list(t, goos, "./...")
+		if len(pkgs) < 10 {
+			t.Fatalf("%s: go list found %d packages", goos, len(pkgs))
+		}
+		for _, p := range pkgs {
+			from := strings.TrimPrefix(p.ImportPath, module+"/")
+			key, may, ok := rule(from)
+			if !ok {
+				t.Errorf("%s: a new room: say in test/arch what it may import", from)
+				continue
+			}
+			for _, imp := range p.Imports {
+				to, ours := strings.CutPrefix(imp, module+"/")
+				if !ours {
+					continue
+				}
+				if !slices.ContainsFunc(may, func(m string) bool {
+					return m == to || strings.HasSuffix(m, "/") && strings.HasPrefix(to, m)
+				}) {
+					t.Errorf("%s imports %s; %s may import: %s", from, to, key, strings.Join(may, ", "))
+				}
+			}
+		}
+	}
+}
+
+// netemctl starts quickly and runs on machines where no engine does.
+func TestNetemctlLinksNoEngine(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin"} {
+		deps := list(t, goos, "-deps", "./cmd/netemctl")
+		if len(deps) < 20 {
+			t.Fatalf("%s: go list -deps found %d packages", goos, len(deps))
+		}
+		for _, p := range deps {
+			for _, heavy := range []string{
+				"github.com/cilium/ebpf", "github.com/Shopify/toxiproxy", "github.com/vishvananda/netlink", "github.com/jackc/pgx",
+				module + "/internal/engine/", module + "/internal/evidence", module + "/internal/agent", module + "/internal/lease",
+			} {
+				if strings.HasPrefix(p.ImportPath, heavy) {
+					t.Errorf("%s: netemctl links %s (go list -deps ./cmd/netemctl)", goos, p.ImportPath)
+				}
+			}
+		}
+	}
+}
+
+func TestRule(t *testing.T) {
+	for pkg, want := range map[string]string{
+		"internal/engine/netem": "internal/engine/",
+		"internal/lab":          "internal/lab",
+		"internal/lab/x":        "internal/lab/",
+		"internal/nope":         "",
+	} {
+		if got, _, _ := rule(pkg); got != want {
+			t.Errorf("rule(%q) = %q, want %q", pkg, got, want)
+		}
+	}
+}
