@@ -55,8 +55,9 @@ func (p Percent) String() string {
 	return strconv.FormatFloat(float64(p), 'f', -1, 64) + "%"
 }
 
-// Fraction is p as the kernel has it, a share of 2^32-1, rounded to the nearest:
-// 0.1% is 4294967 and 100% is 4294967295. What is out of range is cut to it.
+// Fraction is p as the kernel has it, a share of 2^32-1, rounded as tc does, to
+// the nearest and half to even: 0.1% is 4294967 and 100% is 4294967295. What is
+// out of range is cut to it.
 func (p Percent) Fraction() uint32 {
 	switch {
 	case !(p > 0): // NaN too
@@ -64,7 +65,7 @@ func (p Percent) Fraction() uint32 {
 	case p >= 100:
 		return math.MaxUint32
 	}
-	return uint32(math.Round(float64(p) / 100 * math.MaxUint32))
+	return uint32(math.RoundToEven(float64(p) / 100 * math.MaxUint32))
 }
 
 // PercentOf is the share that the kernel calls u: the shortest decimal number

@@ -1,0 +1,215 @@
+package qdisc
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const ms = time.Millisecond
+
+func TestValidate(t *testing.T) {
+	valid := []Netem{
+		{},
+		{Loss: 100},
+		{Loss: .01, LossCorrelation: 25},
+		{Delay: 100 * ms, Jitter: 100 * ms, DelayCorrelation: 25, Distribution: Normal},
+		{Delay: MaxDelay, Jitter: MaxJitter},
+		{Delay: 10 * ms, Reorder: 25, ReorderCorrelation: 50, Gap: 5},
+		{Duplicate: 1, DuplicateCorrelation: 1, Corrupt: 1, CorruptCorrelation: 1},
+		{Limit: 1, Seed: 1},
+	}
+	for _, n := range valid {
+		if err := n.Validate(); err != nil {
+			t.Errorf("%v: %v", n, err)
+		}
+	}
+	invalid := map[string]struct {
+		n      Netem
+		fields []string
+	}{
+		"shares":        {Netem{Loss: 120, Duplicate: -1, Corrupt: Percent(math.NaN()), Delay: ms, Reorder: Percent(math.Inf(1))}, []string{"loss", "duplicate", "reorder", "corrupt"}},
+		"too small":     {Netem{Loss: 1e-9}, []string{"loss"}},
+		"correlations":  {Netem{DelayCorrelation: 1, LossCorrelation: 1, DuplicateCorrelation: 1, ReorderCorrelation: 1, CorruptCorrelation: 1}, []string{"delay.correlation", "loss.correlation", "duplicate.correlation", "reorder.correlation", "corrupt.correlation"}},
+		"correlation":   {Netem{Loss: 1, LossCorrelation: 101}, []string{"loss.correlation"}},
+		"negative":      {Netem{Delay: -1, Jitter: -1}, []string{"delay", "delay.jitter"}},
+		"long":          {Netem{Delay: MaxDelay + 1}, []string{"delay"}},
+		"long jitter":   {Netem{Delay: time.Minute, Jitter: MaxJitter + 1}, []string{"delay.jitter"}},
+		"jitter alone":  {Netem{Jitter: ms}, []string{"delay.jitter"}},
+		"jitter large":  {Netem{Delay: ms, Jitter: 2 * ms}, []string{"delay.jitter"}},
+		"no such shape": {Netem{Delay: ms, Jitter: ms, Distribution: "gauss"}, []string{"delay.distribution"}},
+		"shape alone":   {Netem{Delay: ms, Distribution: Normal}, []string{"delay.distribution"}},
+		"reorder alone": {Netem{Reorder: 25}, []string{"reorder"}},
+		"gap alone":     {Netem{Delay: ms, Gap: 5}, []string{"reorder.gap"}},
+	}
+	for name, c := range invalid {
+		err := c.n.Validate()
+		var got []string
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range joined.Unwrap() {
+				var fe *FieldError
+				if !errors.As(e, &fe) || fe.Want == "" {
+					t.Fatalf("%s: %T %v", name, e, e)
+				}
+				got = append(got, fe.Field)
+			}
+		}
+		if diff := cmp.Diff(c.fields, got); diff != "" {
+			t.Errorf("%s: refused fields (-want +got):\n%s", name, diff)
+		}
+		if _, encodeErr := c.n.MarshalOptions(); encodeErr == nil || encodeErr.Error() != err.Error() {
+			t.Errorf("%s: MarshalOptions: %v, want the error of Validate", name, encodeErr)
+		}
+	}
+}
+
+func TestPatchValidate(t *testing.T) {
+	var zero, one uint32 = 0, 1
+	err := Patch{Limit: &zero}.Validate()
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `limit "0": want 1 packet or more`) {
+		t.Errorf("limit 0: %v", err)
+	}
+	if err := (Patch{Limit: &one}).Validate(); err != nil {
+		t.Errorf("limit 1: %v", err)
+	}
+	if err := (Patch{}).Validate(); err != nil {
+		t.Errorf("no limit: %v", err)
+	}
+}
+
+func TestText(t *testing.T) {
+	for _, c := range []struct {
+		n        Netem
+		text, tc string
+	}{
+		{Netem{}, "none", "limit 100000"},
+		{Netem{Loss: 20, Delay: 100 * ms, Jitter: 20 * ms}, "loss 20% delay 100ms 20ms", "limit 100000 delay 100ms 20ms loss 20%"},
+		{
+			Netem{Loss: 20, Delay: 100 * ms, Jitter: 20 * ms, DelayCorrelation: 25},
+			"loss 20% delay 100ms 20ms 25%", "limit 100000 delay 100ms 20ms 25% loss 20%",
+		},
+		{
+			Netem{Delay: 90 * time.Second, Jitter: 1500 * time.Microsecond, Distribution: Pareto, Limit: 5, Seed: 42},
+			"delay 1m30s 1.5ms distribution pareto limit 5 seed 42", "limit 5 delay 90s 1500us distribution pareto seed 42",
+		},
+		{Netem{Delay: 20 * time.Microsecond, Reorder: 25, Gap: 5}, "delay 20us reorder 25% gap 5", "limit 100000 delay 20us reorder 25% gap 5"},
+		{Netem{Delay: 7, Reorder: 25}, "delay 7ns reorder 25%", "limit 100000 delay 7ns reorder 25%"},
+		{
+			Netem{Duplicate: .01, DuplicateCorrelation: 5, Corrupt: .1, CorruptCorrelation: 1},
+			"duplicate 0.01% 5% corrupt 0.1% 1%", "limit 100000 duplicate 0.01% 5% corrupt 0.1% 1%",
+		},
+	} {
+		if got := c.n.String(); got != c.text {
+			t.Errorf("String: %q, want %q", got, c.text)
+		}
+		if got := c.n.TC(); got != c.tc {
+			t.Errorf("TC: %q, want %q", got, c.tc)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	delay := Netem{Delay: 50 * ms, Jitter: 5 * ms, Distribution: Normal}
+	loss := Netem{Loss: 20, LossCorrelation: 25, Seed: 1}
+	all := Netem{
+		Delay: ms, Jitter: ms, Loss: 1, Duplicate: 2, Reorder: 3, Gap: 4, Corrupt: 5, Limit: 6, Seed: 7,
+	}
+	want := Netem{Delay: 50 * ms, Jitter: 5 * ms, Distribution: Normal, Loss: 20, LossCorrelation: 25, Seed: 1}
+	for _, pair := range [][2]Netem{{delay, loss}, {loss, delay}, {want, {}}, {{}, want}} {
+		got, conflicts := pair[0].Merge(pair[1])
+		if got != want || conflicts != nil {
+			t.Errorf("%v and %v: %v, conflicts %v", pair[0], pair[1], got, conflicts)
+		}
+	}
+	got, conflicts := all.Merge(all)
+	if diff := cmp.Diff([]string{"delay", "loss", "duplicate", "reorder", "corrupt", "limit", "seed"}, conflicts); diff != "" || got != all {
+		t.Errorf("conflicts (-want +got):\n%s", diff)
+	}
+	if got, conflicts := all.Merge(Netem{}); got != all || conflicts != nil {
+		t.Errorf("with nothing: %v, conflicts %v", got, conflicts)
+	}
+	if _, conflicts := delay.Merge(Netem{Delay: 50 * ms, Loss: 1}); !cmp.Equal(conflicts, []string{"delay"}) {
+		t.Errorf("two delays: conflicts %v", conflicts)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for _, c := range []struct {
+		n    Netem
+		want []string // the beginning of each
+	}{
+		{Netem{}, nil},
+		{Netem{Loss: 20, Delay: 100 * ms}, nil},
+		{Netem{Loss: 100}, []string{"loss 100% is a partition"}},
+		{Netem{Loss: 20, LossCorrelation: 25}, []string{"loss 20% with correlation 25% hits about 10% of the packets"}},
+		{Netem{Loss: 1, LossCorrelation: 25}, []string{"loss 1% with correlation 25% hits about 0.0"}},
+		{Netem{Loss: 20, LossCorrelation: 100}, []string{"loss with correlation 100% repeats its first draw"}},
+		{Netem{Corrupt: 1}, []string{"corrupt flips one bit"}},
+		{Netem{Delay: 50 * ms, Jitter: 10 * ms}, []string{"jitter 10ms lets packets overtake each other above about 100 packets per second"}},
+		{
+			Netem{Delay: 50 * ms, Jitter: 10 * ms, DelayCorrelation: 25},
+			[]string{"jitter 10ms", "delay correlation 25% has hardly an effect"},
+		},
+		{Netem{Delay: 100 * ms, Limit: 1000}, []string{"limit 1000 with delay 100ms holds 10000 packets per second"}},
+	} {
+		got := c.n.Warnings()
+		ok := len(got) == len(c.want)
+		for i := 0; ok && i < len(got); i++ {
+			ok = strings.HasPrefix(got[i], c.want[i])
+		}
+		if !ok {
+			t.Errorf("%v: warnings %q, want %q", c.n, got, c.want)
+		}
+	}
+}
+
+// crandom is get_crandom of net/sched/sch_netem.c, word for word.
+type crandom struct {
+	rho, last uint32
+	random    *rand.Rand
+}
+
+func (c *crandom) next() uint32 {
+	value := uint64(c.random.Uint32())
+	rho := uint64(c.rho) + 1
+	c.last = uint32((value*(1<<32-rho) + uint64(c.last)*rho) >> 32)
+	return c.last
+}
+
+// The computed share is the one that the kernel's integer recurrence gives. The
+// bound is 5 standard deviations of a mean of correlated draws: the binomial one
+// widened by (1+rho)/(1-rho), which bounds the sum of their autocorrelations.
+func TestCorrelatedShare(t *testing.T) {
+	const draws = 400_000
+	for _, c := range []struct{ p, correlation Percent }{
+		{20, 25}, {1, 25}, {5, 10}, {20, 1}, {50, 50}, {80, 25}, {10, 75}, {30, 90}, {45, 99}, {20, 99},
+	} {
+		state := crandom{rho: c.correlation.Fraction(), random: rand.New(rand.NewPCG(1, uint64(c.p*1000)))}
+		state.last = state.random.Uint32()
+		for range 10_000 { // forget the uniform start
+			state.next()
+		}
+		hit := 0
+		for range draws {
+			if c.p.Fraction() >= state.next() {
+				hit++
+			}
+		}
+		got, want := float64(CorrelatedShare(c.p, c.correlation))/100, float64(hit)/draws
+		rho := float64(c.correlation) / 100
+		bound := 5 * math.Sqrt((want*(1-want)+1./draws)/draws*(1+rho)/(1-rho))
+		if math.Abs(got-want) > bound {
+			t.Errorf("%s with correlation %s: computed %.5f, the recurrence gives %.5f +-%.5f", c.p, c.correlation, got, want, bound)
+		}
+	}
+	for _, c := range []struct{ p, correlation, want Percent }{{20, 0, 20}, {0, 25, 0}, {100, 25, 100}, {20, 100, 20}} {
+		if got := CorrelatedShare(c.p, c.correlation); got != c.want {
+			t.Errorf("%s with correlation %s: %s, want %s", c.p, c.correlation, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package qdisc
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fixtures are the options that a real tc sent, by its arguments
+// (testdata/capture.sh).
+func fixtures(t *testing.T) map[string]string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/tc.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		if arguments, options, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
+			sent[arguments] = options
+		}
+	}
+	return sent
+}
+
+func TestMarshalOptionsEqualsTC(t *testing.T) {
+	sent := fixtures(t)
+	for _, n := range []Netem{
+		{},
+		{Limit: 1},
+		{Loss: 20},
+		{Loss: 20, LossCorrelation: 25},
+		{Loss: .01},
+		{Loss: 100},
+		{Limit: 1000, Delay: 5 * ms, Loss: 5},
+		{Delay: 100 * ms},
+		{Delay: 100 * ms, Jitter: 20 * ms},
+		{Delay: 100 * ms, Jitter: 20 * ms, DelayCorrelation: 25},
+		{Delay: 100 * ms, Jitter: 20 * ms, DelayCorrelation: 25, Loss: 20},
+		{Delay: 200 * time.Second},
+		{Delay: 320 * time.Microsecond, Jitter: 64 * time.Microsecond},
+		{Delay: 10 * ms, Reorder: 25},
+		{Delay: 10 * ms, Reorder: 25, ReorderCorrelation: 50},
+		{Delay: 10 * ms, Reorder: 25, ReorderCorrelation: 50, Gap: 5},
+		{Duplicate: 5},
+		{Corrupt: .1},
+		{Corrupt: .1, CorruptCorrelation: 5},
+		{Delay: 10 * ms, Jitter: 5 * ms, Distribution: Normal},
+		{Delay: 10 * ms, Jitter: 5 * ms, Distribution: Pareto},
+		{Delay: 10 * ms, Jitter: 5 * ms, Distribution: ParetoNormal},
+		{
+			Limit: 500, Delay: 50 * ms, Jitter: 10 * ms, DelayCorrelation: 10, Distribution: Normal,
+			Reorder: 25, ReorderCorrelation: 50, Gap: 3, Duplicate: 1, Corrupt: .1, CorruptCorrelation: 5, Loss: 3, LossCorrelation: 30,
+		},
+	} {
+		b, err := n.MarshalOptions()
+		if err != nil {
+			t.Errorf("%v: %v", n, err)
+			continue
+		}
+		got := hex.EncodeToString(b)
+		want, ok := sent[n.TC()]
+		if !ok {
+			t.Errorf("no fixture for %q", n.TC())
+			continue
+		}
+		delete(sent, n.TC())
+		if strings.HasPrefix(want, "sha256:") {
+			sum := sha256.Sum256([]byte(got))
+			got = "sha256:" + hex.EncodeToString(sum[:])
+		}
+		if got != want {
+			t.Errorf("%s:\n got %s\n tc  %s", n.TC(), got, want)
+		}
+		back, err := UnmarshalOptions(b)
+		if err != nil {
+			t.Errorf("%v: %v", n, err)
+		}
+		if diff := cmp.Diff(n.Normalize(), back); diff != "" {
+			t.Errorf("%v: read back (-want +got):\n%s", n, diff)
+		}
+	}
+	for arguments := range sent {
+		t.Errorf("no test for the fixture %q", arguments)
+	}
+}
+
+// tc's tables, where iproute2 is installed, are those that are computed here.
+func TestTablesEqualFiles(t *testing.T) {
+	for _, d := range []Distribution{Normal, Pareto, ParetoNormal} {
+		var b []byte
+		for _, folder := range []string{"/usr/lib/x86_64-linux-gnu/tc/", "/usr/lib/aarch64-linux-gnu/tc/", "/usr/lib/tc/", "/usr/lib64/tc/", "/usr/share/tc/", "/lib/tc/"} {
+			if file, err := os.ReadFile(folder + string(d) + ".dist"); err == nil {
+				b = file
+			}
+		}
+		if b == nil {
+			t.Skip("iproute2's tables are not installed; the sums in testdata/tc.txt cover them, too")
+		}
+		var want []int16
+		for line := range strings.Lines(string(b)) {
+			if strings.HasPrefix(line, "#") {
+				continue
+			}
+			for field := range strings.FieldsSeq(line) {
+				v, err := strconv.ParseInt(field, 10, 16)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, int16(v))
+			}
+		}
+		if diff := cmp.Diff(want, tables[d]()); diff != "" {
+			t.Errorf("%s (-file +computed):\n%s", d, diff)
+		}
+	}
+}
+
+// Moments of the shapes: mean 0 and deviation 1 jitter, as far as 4096 samples
+// in 16 bits allow; the uniform one has 1/sqrt(3).
+func TestTableMoments(t *testing.T) {
+	for d, want := range map[Distribution]float64{Normal: 1, Uniform: 1 / math.Sqrt(3)} {
+		var sum, squares float64
+		for _, s := range tables[d]() {
+			x := float64(s) / tableScale
+			sum, squares = sum+x, squares+x*x
+		}
+		if mean, deviation := sum/tableSize, math.Sqrt(squares/tableSize); math.Abs(mean) > .002 || math.Abs(deviation-want) > .005 {
+			t.Errorf("%s: mean %.4f, deviation %.4f, want 0 and %.4f", d, mean, deviation, want)
+		}
+	}
+}
+
+// What tc of iproute2 6.1 cannot send or leaves out.
+func TestMarshalOptionsBeyondTC(t *testing.T) {
+	qopt := func(latency, jitter uint32) []byte {
+		b := make([]byte, qoptSize)
+		order.PutUint32(b, latency)
+		order.PutUint32(b[4:], DefaultLimit)
+		order.PutUint32(b[20:], jitter)
+		return b
+	}
+	seconds := func(s uint64) []byte { return order.AppendUint64(nil, s*1e9) }
+	duplicate := qopt(0, 0)
+	order.PutUint32(duplicate[16:], 42949673)
+	for name, c := range map[string]struct {
+		n    Netem
+		want []byte
+	}{
+		"finer than a tick":           {Netem{Delay: 20 * time.Microsecond}, appendAttr(qopt(312, 0), attrLatency64, order.AppendUint64(nil, 20000))},
+		"longest legacy delay":        {Netem{Delay: math.MaxUint32 * tick}, qopt(math.MaxUint32, 0)},
+		"saturated":                   {Netem{Delay: 300 * time.Second}, appendAttr(qopt(math.MaxUint32, 0), attrLatency64, seconds(300))},
+		"largest jitter":              {Netem{Delay: 64 * time.Second, Jitter: MaxJitter}, appendAttr(qopt(1e9, 33554431), attrJitter64, order.AppendUint64(nil, math.MaxInt32))},
+		"correlation of duplicates":   {Netem{Duplicate: 1, DuplicateCorrelation: 50}, appendAttr(duplicate, attrCorr, fractions(0, 0, 50))},
+		"seed":                        {Netem{Seed: 42}, appendAttr(qopt(0, 0), attrSeed, []byte{42, 0, 0, 0, 0, 0, 0, 0})},
+		"uniform is what no table is": {Netem{Delay: 64 * ms, Jitter: 64 * ms, Distribution: Uniform}, qopt(1e6, 1e6)},
+	} {
+		got, err := c.n.MarshalOptions()
+		if err != nil || !bytes.Equal(got, c.want) {
+			t.Errorf("%s: %x, %v, want %x", name, got, err, c.want)
+		}
+		back, err := UnmarshalOptions(got)
+		want := c.n.Normalize()
+		if want.Distribution == Uniform {
+			want.Distribution = ""
+		}
+		if err != nil || back != want {
+			t.Errorf("%s: reads back as %v, %v", name, back, err)
+		}
+	}
+}
+
+// sch_netem keeps what a change leaves out, so a change says what ends.
+func TestMarshalChange(t *testing.T) {
+	former := Netem{
+		Delay: 64 * ms, Jitter: ms, Distribution: Normal, Loss: 1, LossCorrelation: 1,
+		Reorder: 1, Gap: 1, Corrupt: 1,
+	}
+	plain, err := Netem{Loss: 20}.MarshalOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := appendAttr(bytes.Clone(plain), attrCorr, make([]byte, 12))
+	want = appendAttr(want, attrReorder, make([]byte, 8))
+	want = appendAttr(want, attrCorrupt, make([]byte, 8))
+	want = appendAttr(want, attrRate, make([]byte, 16))
+	got, err := Netem{Loss: 20}.marshalChange(former, []string{"rate", "loss model"})
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %x, %v\nwant %x", got, err, want)
+	}
+	uniform, err := Netem{Delay: 64 * ms, Jitter: ms}.marshalChange(former, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := UnmarshalOptions(uniform); err != nil || back.Distribution != Uniform {
+		t.Errorf("after a normal distribution: %v, %v, want a uniform table", back, err)
+	}
+	if got, err := (Netem{Loss: 20}).marshalChange(Netem{Limit: 1, Seed: 9, Loss: 3, Delay: ms}, nil); err != nil || !bytes.Equal(got, plain) {
+		t.Errorf("nothing to end: %x, %v, want %x", got, err, plain)
+	}
+}
+
+func TestUnmarshalOptionsTolerates(t *testing.T) {
+	plain, err := Netem{Loss: 20}.MarshalOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Netem{Loss: 20, Limit: DefaultLimit}
+	b := appendAttr(bytes.Clone(plain), 999, []byte("later kernels"))
+	b = appendAttr(b, attrSlotDist, make([]byte, 10))
+	b = appendAttr(b, attrRate, make([]byte, 16)) // always dumped; zero is off
+	b = appendAttr(b, 0x8000|attrCorr, make([]byte, 16))
+	n, other, err := unmarshal(b)
+	if err != nil || n != want || other != nil {
+		t.Errorf("%v, %v, %v", n, other, err)
+	}
+	b = appendAttr(b, attrECN, []byte{1, 0, 0, 0})
+	b = appendAttr(b, 0x8000|attrLoss, appendAttr(nil, 2, make([]byte, 16)))
+	b = appendAttr(b, attrRate, bytes.Repeat([]byte{1}, 16))
+	b = appendAttr(b, attrSlot, bytes.Repeat([]byte{1}, 40))
+	n, other, err = unmarshal(b)
+	if diff := cmp.Diff([]string{"ecn", "loss model", "rate", "slot"}, other); err != nil || n != want || diff != "" {
+		t.Errorf("%v, %v, %s", n, err, diff)
+	}
+	for name, b := range map[string][]byte{
+		"empty":           nil,
+		"short":           plain[:20],
+		"left over":       append(bytes.Clone(plain), 1, 2, 3),
+		"length 3":        append(bytes.Clone(plain), 3, 0, 1, 0),
+		"length too long": append(bytes.Clone(plain), 200, 0, 1, 0),
+		"short attribute": appendAttr(bytes.Clone(plain), attrCorr, make([]byte, 11)),
+	} {
+		if n, err := UnmarshalOptions(b); err == nil {
+			t.Errorf("%s: read as %v", name, n)
+		}
+	}
+}
+
+func FuzzUnmarshalOptions(f *testing.F) {
+	for _, n := range []Netem{{}, {Loss: 20, LossCorrelation: 25}, {Delay: 300 * time.Second, Jitter: 7, Reorder: 1, Corrupt: 1, Seed: 3}} {
+		b, err := n.MarshalOptions()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add(appendAttr(make([]byte, qoptSize), attrRate, []byte{1}))
+	f.Add(appendAttr(make([]byte, qoptSize), attrDelayDist, []byte{1}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, other, err := unmarshal(b)
+		if err != nil || n.Validate() != nil {
+			return
+		}
+		again, err := n.marshalChange(Netem{}, other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := UnmarshalOptions(again)
+		want := n.Normalize()
+		if want.Distribution == Uniform {
+			want.Distribution = ""
+		}
+		if n.Reorder == 0 {
+			want.ReorderCorrelation = 0
+		}
+		if n.Corrupt == 0 {
+			want.CorruptCorrelation = 0
+		}
+		if err != nil || back != want {
+			t.Errorf("%+v reads back as %+v, %v", want, back, err)
+		}
+	})
+}
