@@ -1,0 +1,273 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"netemd/internal/target"
+	"netemd/namespaces"
+)
+
+// attachment is a program on one hook of one device.
+type attachment interface {
+	// attached is fs.ErrNotExist when the program is no longer there.
+	attached() error
+	// detach takes the program off. What is gone already is no error.
+	detach() error
+}
+
+// attacher puts programs on devices: on tcx, or on clsact where the kernel has no
+// tcx. It must be called in the device's namespace.
+type attacher struct {
+	mu sync.Mutex
+	// legacy forces clsact.
+	legacy bool
+	// made are the devices whose clsact this engine made.
+	made map[clsact]bool
+}
+
+// clsact is one device's clsact qdisc.
+type clsact struct {
+	netns identity
+	index int
+}
+
+func (a *attacher) attach(namespace string, index int, hook target.Hook, prog *ebpf.Program) (attachment, error) {
+	if !a.legacy {
+		at := ebpf.AttachTCXEgress
+		if hook == target.Ingress {
+			at = ebpf.AttachTCXIngress
+		}
+		l, err := link.AttachTCX(link.TCXOptions{
+			Interface: index, Program: prog, Attach: at, Anchor: link.Head(),
+		})
+		switch {
+		case err == nil:
+			return &tcx{link: l, prog: prog}, nil
+		case gone(err):
+			return nil, fmt.Errorf("attach to tcx %s: %w (%w)", hook, fs.ErrNotExist, err)
+		case !errors.Is(err, errors.ErrUnsupported):
+			return nil, fmt.Errorf("attach to tcx %s: %w", hook, err)
+		}
+	}
+	return a.attachFilter(namespace, index, hook, prog)
+}
+
+// tcx is a link; it ends with this process. The fields keep the file descriptors
+// from their finalizers.
+type tcx struct {
+	link link.Link
+	prog *ebpf.Program
+}
+
+func (t *tcx) attached() error {
+	info, err := t.link.Info()
+	if err != nil {
+		return err
+	}
+	if x := info.TCX(); x == nil || x.Ifindex == 0 {
+		return fmt.Errorf("tcx link %d: %w", info.ID, fs.ErrNotExist)
+	}
+	return nil
+}
+
+func (t *tcx) detach() error { return errors.Join(t.link.Close(), t.prog.Close()) }
+
+// Filters carry their maker's process in their name, so that Sweep takes away only
+// what a dead process left: netemd-PID-STARTTIME, and -made where the clsact below
+// is ours too.
+const (
+	filterName   = "netemd"
+	filterMade   = "made"
+	filterHandle = 0x4e450000
+)
+
+var ownFilter = sync.OnceValue(func() string {
+	return fmt.Sprintf("%s-%d-%s", filterName, os.Getpid(), startTime(os.Getpid()))
+})
+
+// filter is a cls_bpf filter, which outlives this process.
+type filter struct {
+	a         *attacher
+	namespace string
+	netns     identity
+	filter    *netlink.BpfFilter
+	prog      *ebpf.Program
+}
+
+func parent(hook target.Hook) uint32 {
+	if hook == target.Ingress {
+		return netlink.HANDLE_MIN_INGRESS
+	}
+	return netlink.HANDLE_MIN_EGRESS
+}
+
+func (a *attacher) attachFilter(namespace string, index int, hook target.Hook, prog *ebpf.Program) (attachment, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	netns, err := identify(namespace)
+	if err != nil {
+		return nil, err
+	}
+	at := clsact{netns, index}
+	q := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: index, Parent: netlink.HANDLE_CLSACT, Handle: netlink.MakeHandle(0xffff, 0),
+	}}
+	switch err := netlink.QdiscAdd(q); {
+	case err == nil:
+		a.made[at] = true
+	case gone(err):
+		return nil, fmt.Errorf("add clsact: %w (%w)", fs.ErrNotExist, err)
+	case !errors.Is(err, fs.ErrExist):
+		return nil, fmt.Errorf("add clsact: %w", err)
+	}
+	name := ownFilter()
+	if a.made[at] {
+		name += "-" + filterMade
+	}
+	handle, err := a.freeHandle(index, hook)
+	if err != nil {
+		return nil, err
+	}
+	// The kernel puts a new filter before those of the same kind and priority; a
+	// priority that another kind holds is refused.
+	f := &netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: index, Parent: parent(hook), Handle: handle, Protocol: unix.ETH_P_ALL, Priority: 1,
+		},
+		Fd: prog.FD(), Name: name, DirectAction: true,
+	}
+	for ; f.Priority < 16; f.Priority++ {
+		err = netlink.FilterAdd(f)
+		if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("add cls_bpf filter: %w", err)
+		return nil, errors.Join(err, a.release(at))
+	}
+	return &filter{a: a, namespace: namespace, netns: netns, filter: f, prog: prog}, nil
+}
+
+// freeHandle finds a handle that no filter at the hook has.
+func (a *attacher) freeHandle(index int, hook target.Hook) (uint32, error) {
+	all, err := filters(index, hook)
+	if err != nil {
+		return 0, err
+	}
+	handle := uint32(filterHandle)
+	for _, f := range all {
+		if h := f.Attrs().Handle; h >= handle && h < filterHandle+0xffff {
+			handle = h + 1
+		}
+	}
+	return handle, nil
+}
+
+func filters(index int, hook target.Hook) ([]netlink.Filter, error) {
+	stub := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}}
+	all, err := netlink.FilterList(stub, parent(hook))
+	if err != nil {
+		return nil, fmt.Errorf("list filters: %w", err)
+	}
+	return all, nil
+}
+
+// release deletes the clsact if it is ours and carries nothing.
+func (a *attacher) release(at clsact) error {
+	if !a.made[at] {
+		return nil
+	}
+	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
+		if all, err := filters(at.index, hook); err != nil || len(all) > 0 {
+			return err
+		}
+	}
+	delete(a.made, at)
+	return deleteClsact(at.index)
+}
+
+func deleteClsact(index int) error {
+	err := netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: index, Parent: netlink.HANDLE_CLSACT, Handle: netlink.MakeHandle(0xffff, 0),
+	}})
+	if err != nil && !gone(err) && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete clsact: %w", err)
+	}
+	return nil
+}
+
+func (f *filter) attached() error {
+	return namespaces.Do(context.Background(), f.namespace, func() error {
+		all, err := filters(f.filter.LinkIndex, hookOf(f.filter.Parent))
+		if gone(err) {
+			return fmt.Errorf("%w (%w)", fs.ErrNotExist, err)
+		}
+		if err != nil {
+			return err
+		}
+		for _, other := range all {
+			if b, ok := other.(*netlink.BpfFilter); ok && b.Handle == f.filter.Handle && b.Name == f.filter.Name {
+				return nil
+			}
+		}
+		return fmt.Errorf("cls_bpf filter %#x: %w", f.filter.Handle, fs.ErrNotExist)
+	})
+}
+
+func hookOf(parent uint32) target.Hook {
+	if parent == netlink.HANDLE_MIN_INGRESS {
+		return target.Ingress
+	}
+	return target.Egress
+}
+
+func (f *filter) detach() error {
+	f.a.mu.Lock()
+	defer f.a.mu.Unlock()
+	defer f.prog.Close()
+	at := clsact{f.netns, f.filter.LinkIndex}
+	if id, err := identify(f.namespace); err != nil || id != f.netns {
+		delete(f.a.made, at) // gone with the namespace
+		return nil
+	}
+	return namespaces.Do(context.Background(), f.namespace, func() error {
+		err := netlink.FilterDel(f.filter)
+		if gone(err) {
+			delete(f.a.made, at)
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EINVAL) {
+			return fmt.Errorf("delete cls_bpf filter: %w", err)
+		}
+		return f.a.release(at)
+	})
+}
+
+// startTime is the 22nd field of /proc/PID/stat, which with the PID names a
+// process for good; empty when there is none.
+func startTime(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	// The second field is a name in parentheses and may hold anything.
+	_, rest, _ := strings.Cut(string(b[strings.LastIndexByte(string(b), ')'):]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return ""
+	}
+	return fields[19]
+}

@@ -1,0 +1,528 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"netemd/internal/target"
+)
+
+// nowhere is an interface index that no device has. The kernel frees a packet
+// that is redirected there and tells its sender that it was sent.
+const nowhere = 0x7ffffff0
+
+// Offsets in struct __sk_buff (linux/bpf.h), the program's context.
+const (
+	skbPacketType = 4
+	skbMark       = 8
+	skbProtocol   = 16
+)
+
+// verdictNext lets the next program or filter decide: TCX_NEXT and TC_ACT_UNSPEC.
+const verdictNext = -1
+
+// markOwn in the upper half of a mark says that a packet comes out of a queue of
+// ours, on ingress; the lower half is the rank of the place. The classifier of
+// that place clears it, so it is never seen by the stack.
+const markOwn = 0x4e450000
+
+// The classifier's registers and stack.
+const (
+	rSkb  = asm.R6
+	rPage = asm.R7
+	rSlot = asm.R8
+	rAux  = asm.R9
+
+	stackHeader = -40 // IPv4 or IPv6 header
+	stackPorts  = -48 // source and destination port
+	stackExt    = -56 // 8 bytes of an IPv6 extension header
+	stackCookie = -64
+	stackOffset = -72 // where the transport header begins
+	stackProto  = -80 // the transport protocol
+	stackFirst  = -88 // 1 unless this is a later fragment
+)
+
+// classifier is what a place's program is made of.
+type classifier struct {
+	hub, page, sockets *ebpf.Map
+	flow               target.Flow
+	hook               target.Hook
+	// header is the length of the device's link header: 14, or 0 on a device that
+	// carries bare IP.
+	header int
+	// group is one device's hook, and rank the place's position there: a program
+	// with a higher rank comes first. Packets that come out of the queue of rank r
+	// have passed all programs of rank r and above.
+	group, rank uint32
+}
+
+// sequence assembles instructions, with labels.
+type sequence struct {
+	ins   asm.Instructions
+	label string
+}
+
+func (s *sequence) add(ins ...asm.Instruction) {
+	for _, i := range ins {
+		if s.label != "" {
+			i, s.label = i.WithSymbol(s.label), ""
+		}
+		s.ins = append(s.ins, i)
+	}
+}
+
+// at gives the next instruction a label.
+func (s *sequence) at(label string) {
+	if s.label != "" {
+		s.add(asm.Ja.Label(label))
+	}
+	s.label = label
+}
+
+// load reads n bytes of the packet at offset, which is in R2 already, to the
+// stack, and jumps to label where the packet is too short.
+func (s *sequence) load(stack int32, n int32, label string) {
+	s.add(
+		asm.Mov.Reg(asm.R1, rSkb),
+		asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, stack),
+		asm.Mov.Imm(asm.R4, n),
+		asm.FnSkbLoadBytes.Call(),
+		asm.JNE.Imm(asm.R0, 0, label),
+	)
+}
+
+// inc adds one to the counter at offset in the page.
+func (s *sequence) inc(offset uintptr) {
+	s.add(asm.Mov.Imm(asm.R1, 1), asm.AddAtomic.Mem(rPage, asm.R1, asm.DWord, int16(offset)))
+}
+
+// program assembles the classifier.
+func (c *classifier) program() (asm.Instructions, error) {
+	var (
+		s sequence
+		p page
+		l slot
+	)
+	s.add(asm.Mov.Reg(rSkb, asm.R1))
+	if c.hook == target.Ingress {
+		c.ownMark(&s)
+	}
+	s.add(
+		asm.LoadMapValue(rPage, c.page.FD(), 0),
+		asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.active)), asm.Word),
+		asm.JEq.Imm(asm.R1, 0, "pass"),
+		asm.Sub.Imm(asm.R1, 1),
+		asm.And.Imm(asm.R1, slots-1),
+		asm.Mul.Imm(asm.R1, int32(unsafe.Sizeof(l))),
+		asm.Mov.Reg(rSlot, rPage),
+		asm.Add.Imm(rSlot, int32(unsafe.Offsetof(p.slots))),
+		asm.Add.Reg(rSlot, asm.R1),
+	)
+	if err := c.match(&s); err != nil {
+		return nil, err
+	}
+	if c.hook == target.Egress {
+		c.ownCookie(&s)
+	}
+	s.add(
+		asm.FnKtimeGetNs.Call(),
+		asm.Mov.Reg(rAux, asm.R0),
+		asm.LoadMem(asm.R1, rSlot, int16(unsafe.Offsetof(l.deadline)), asm.DWord),
+		asm.JGE.Reg(rAux, asm.R1, "pass"),
+	)
+	s.inc(unsafe.Offsetof(p.seen))
+	s.add(
+		asm.LoadMem(asm.R1, rSlot, int16(unsafe.Offsetof(l.mode)), asm.Word),
+		asm.JEq.Imm(asm.R1, modeDivert, "divert"),
+	)
+
+	// A beat that is newer than our own look at the clock is a fresh one, hence the
+	// signed comparison.
+	var h hub
+	s.add(
+		asm.LoadMapValue(asm.R1, c.hub.FD(), 0),
+		asm.LoadMem(asm.R1, asm.R1, int16(unsafe.Offsetof(h.beat)), asm.DWord),
+		asm.Sub.Reg(rAux, asm.R1),
+		asm.JSGT.Imm(rAux, staleAfter, "open"),
+	)
+	c.draw(&s)
+	s.inc(unsafe.Offsetof(p.lost))
+	s.add(asm.Mov.Imm(asm.R1, nowhere), asm.Ja.Label("redirect"))
+
+	s.at("divert")
+	s.add(
+		asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.beat)), asm.DWord),
+		asm.Sub.Reg(rAux, asm.R1),
+		asm.JSGT.Imm(rAux, staleAfter, "open"),
+	)
+	s.inc(unsafe.Offsetof(p.diverted))
+	s.add(asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.tap)), asm.Word))
+	s.at("redirect")
+	s.add(asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())
+
+	s.at("open")
+	s.inc(unsafe.Offsetof(p.opened))
+	s.at("pass")
+	s.add(asm.Mov.Imm(asm.R0, verdictNext), asm.Return())
+	return s.ins, nil
+}
+
+// draw jumps to pass unless the packet is lost: netem's loss_event and
+// get_crandom (net/sched/sch_netem.c), over splitmix64
+// (https://prng.di.unimi.it/splitmix64.c) of seed and a counter.
+func (c *classifier) draw(s *sequence) {
+	var l slot
+	mix := func(shift int32, factor uint64) {
+		s.add(asm.Mov.Reg(asm.R2, asm.R1), asm.RSh.Imm(asm.R2, shift), asm.Xor.Reg(asm.R1, asm.R2))
+		if factor != 0 {
+			s.add(asm.LoadImm(asm.R2, int64(factor), asm.DWord), asm.Mul.Reg(asm.R1, asm.R2))
+		}
+	}
+	gamma := goldenGamma
+	s.add(
+		asm.LoadMem(rAux, rSlot, int16(unsafe.Offsetof(l.loss)), asm.Word),
+		asm.JEq.Imm(rAux, 0, "pass"),
+		asm.Mov.Imm(asm.R1, 1),
+		fetchAdd(rSlot, asm.R1, int16(unsafe.Offsetof(l.drawn))),
+		asm.Add.Imm(asm.R1, 1),
+		asm.LoadImm(asm.R2, int64(gamma), asm.DWord),
+		asm.Mul.Reg(asm.R1, asm.R2),
+		asm.LoadMem(asm.R2, rSlot, int16(unsafe.Offsetof(l.seed)), asm.DWord),
+		asm.Add.Reg(asm.R1, asm.R2),
+	)
+	mix(30, mixA)
+	mix(27, mixB)
+	mix(31, 0)
+	s.add(
+		asm.RSh.Imm(asm.R1, 32),
+		asm.LoadMem(asm.R3, rSlot, int16(unsafe.Offsetof(l.rho)), asm.Word),
+		asm.JEq.Imm(asm.R3, 0, "decide"),
+		// (value * (2^32 - rho) + last * rho) >> 32, with rho one more than given.
+		asm.Add.Imm(asm.R3, 1),
+		asm.LoadImm(asm.R2, 1<<32, asm.DWord),
+		asm.Sub.Reg(asm.R2, asm.R3),
+		asm.Mul.Reg(asm.R1, asm.R2),
+		asm.LoadMem(asm.R2, rSlot, int16(unsafe.Offsetof(l.last)), asm.DWord),
+		asm.Mul.Reg(asm.R2, asm.R3),
+		asm.Add.Reg(asm.R1, asm.R2),
+		asm.RSh.Imm(asm.R1, 32),
+		asm.StoreMem(rSlot, int16(unsafe.Offsetof(l.last)), asm.R1, asm.DWord),
+	)
+	s.at("decide")
+	s.add(asm.JGT.Reg(asm.R1, rAux, "pass"))
+}
+
+// fetchAdd adds src to the 64 bits at dst+offset and puts what was there before
+// into src. The assembler (cilium/ebpf 0.22.0) drops the fetch flag, BPF_FETCH, from
+// what it writes unless the constant has it too.
+func fetchAdd(dst, src asm.Register, offset int16) asm.Instruction {
+	ins := asm.FetchAdd.Mem(dst, src, asm.DWord, offset)
+	ins.Constant = unix.BPF_FETCH
+	return ins
+}
+
+// The constants of splitmix64.
+const (
+	goldenGamma uint64 = 0x9e3779b97f4a7c15
+	mixA        uint64 = 0xbf58476d1ce4e5b9
+	mixB        uint64 = 0x94d049bb133111eb
+)
+
+// ownCookie passes packets that come out of a queue at this hook whose place
+// stands at or behind this one.
+func (c *classifier) ownCookie(s *sequence) {
+	var h hub
+	s.add(
+		asm.LoadMapValue(asm.R1, c.hub.FD(), 0),
+		asm.LoadMem(asm.R1, asm.R1, int16(unsafe.Offsetof(h.queues)), asm.DWord),
+		asm.JEq.Imm(asm.R1, 0, "foreign"),
+		asm.Mov.Reg(asm.R1, rSkb),
+		asm.FnGetSocketCookie.Call(),
+		asm.StoreMem(asm.RFP, stackCookie, asm.R0, asm.DWord),
+		asm.LoadMapPtr(asm.R1, c.sockets.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackCookie),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "foreign"),
+		asm.LoadMem(asm.R1, asm.R0, 4, asm.Word),
+		asm.JNE.Imm(asm.R1, int32(c.group), "foreign"),
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
+		asm.JLE.Imm(asm.R1, int32(c.rank), "pass"),
+	)
+	s.at("foreign")
+}
+
+// ownMark does the same on ingress, where packets have no socket of ours. It
+// comes first, since a drained packet's mark is to be cleared without a fault too.
+func (c *classifier) ownMark(s *sequence) {
+	s.add(
+		asm.LoadMem(asm.R1, rSkb, skbMark, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.RSh.Imm(asm.R2, 16),
+		asm.JNE.Imm(asm.R2, markOwn>>16, "foreign"),
+		asm.And.Imm(asm.R1, 0xffff),
+		asm.JGT.Imm(asm.R1, int32(c.rank), "foreign"),
+		asm.JNE.Imm(asm.R1, int32(c.rank), "pass"),
+		asm.Mov.Imm(asm.R1, 0),
+		asm.StoreMem(rSkb, skbMark, asm.R1, asm.Word),
+		asm.Ja.Label("pass"),
+	)
+	s.at("foreign")
+	// What is for another host would become ours on its way through the TAP.
+	s.add(
+		asm.LoadMem(asm.R1, rSkb, skbPacketType, asm.Word),
+		asm.JEq.Imm(asm.R1, unix.PACKET_OTHERHOST, "pass"),
+	)
+}
+
+// returner is the program on the ingress of a queue's TAP: what the queue writes
+// there goes to the ingress of device, marked as ours.
+func returner(device int, rank uint32) asm.Instructions {
+	return asm.Instructions{
+		asm.Mov.Imm(asm.R2, int32(markOwn|rank)),
+		asm.StoreMem(asm.R1, skbMark, asm.R2, asm.Word),
+		asm.Mov.Imm(asm.R1, int32(device)),
+		asm.Mov.Imm(asm.R2, unix.BPF_F_INGRESS),
+		asm.FnRedirect.Call(),
+		asm.Return(),
+	}
+}
+
+// htons gives a 16-bit number the order in which it lies in a packet.
+func htons(v uint16) int32 {
+	var b [2]byte
+	binary.BigEndian.PutUint16(b[:], v)
+	return int32(binary.NativeEndian.Uint16(b[:]))
+}
+
+// match jumps to pass unless the packet belongs to the flow. ARP and neighbour
+// discovery never do: a lost ARP reply would show as a connect that takes a second
+// with no SYN lost.
+func (c *classifier) match(s *sequence) error {
+	f := c.flow
+	f.Source, f.Destination = unmap(f.Source), unmap(f.Destination)
+	v4, v6 := true, true
+	for _, p := range []netip.Prefix{f.Source, f.Destination} {
+		if p.IsValid() {
+			v4, v6 = v4 && p.Addr().Is4(), v6 && p.Addr().Is6()
+		}
+	}
+	if !v4 && !v6 {
+		return fmt.Errorf("flow: source %s and destination %s are of different families", f.Source, f.Destination)
+	}
+	ports := f.SourcePort != 0 || f.DestinationPort != 0
+	if ports && f.Protocol != 0 && !hasPorts(f.Protocol) {
+		return fmt.Errorf("flow: protocol %d has no ports", f.Protocol)
+	}
+
+	other := "pass" // what neither IPv4 nor IPv6 branch takes
+	if f == (target.Flow{}) {
+		other = "selected"
+	}
+	s.add(
+		asm.LoadMem(asm.R1, rSkb, skbProtocol, asm.Word),
+		asm.JEq.Imm(asm.R1, htons(unix.ETH_P_ARP), "pass"),
+	)
+	if v6 {
+		s.add(asm.JEq.Imm(asm.R1, htons(unix.ETH_P_IPV6), "ipv6"))
+	}
+	if v4 && f != (target.Flow{}) {
+		s.add(asm.JEq.Imm(asm.R1, htons(unix.ETH_P_IP), "ipv4"))
+	}
+	s.add(asm.Ja.Label(other))
+	if v4 && f != (target.Flow{}) {
+		c.matchIPv4(s, f)
+	}
+	if v6 {
+		c.matchIPv6(s, f)
+	}
+	if f != (target.Flow{}) {
+		c.matchTransport(s, f, ports)
+	}
+	s.at("selected")
+	return nil
+}
+
+// matchIPv4 leaves protocol, fragment position and transport offset on the stack.
+func (c *classifier) matchIPv4(s *sequence, f target.Flow) {
+	s.at("ipv4")
+	s.add(asm.Mov.Imm(asm.R2, int32(c.header)))
+	s.load(stackHeader, 20, "pass")
+	matchPrefix(s, stackHeader+12, f.Source)
+	matchPrefix(s, stackHeader+16, f.Destination)
+	s.add(
+		asm.LoadMem(asm.R1, asm.RFP, stackHeader, asm.Byte), // version and header length
+		asm.And.Imm(asm.R1, 0x0f),
+		asm.LSh.Imm(asm.R1, 2),
+		asm.Add.Imm(asm.R1, int32(c.header)),
+		asm.StoreMem(asm.RFP, stackOffset, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, asm.RFP, stackHeader+9, asm.Byte),
+		asm.StoreMem(asm.RFP, stackProto, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, asm.RFP, stackHeader+6, asm.Half), // flags and fragment offset
+		asm.And.Imm(asm.R1, htons(0x1fff)),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.JEq.Imm(asm.R1, 0, "v4first"),
+		asm.Mov.Imm(asm.R2, 0),
+	)
+	s.at("v4first")
+	s.add(
+		asm.StoreMem(asm.RFP, stackFirst, asm.R2, asm.DWord),
+		asm.Ja.Label("transport"),
+	)
+}
+
+// extensions is how many IPv6 extension headers are walked. A packet with more
+// belongs to no flow that says a protocol.
+const extensions = 4
+
+func (c *classifier) matchIPv6(s *sequence, f target.Flow) {
+	s.at("ipv6")
+	s.add(asm.Mov.Imm(asm.R2, int32(c.header)))
+	s.load(stackHeader, 40, "pass")
+	matchPrefix(s, stackHeader+8, f.Source)
+	matchPrefix(s, stackHeader+24, f.Destination)
+
+	// Neighbour discovery has no extension headers (RFC 6980) and is ICMPv6, types
+	// 133 to 137.
+	s.add(
+		asm.LoadMem(asm.R1, asm.RFP, stackHeader+6, asm.Byte),
+		asm.JNE.Imm(asm.R1, unix.IPPROTO_ICMPV6, "v6other"),
+		asm.Mov.Imm(asm.R2, int32(c.header+40)),
+	)
+	s.load(stackExt, 1, "v6other")
+	s.add(
+		asm.LoadMem(asm.R1, asm.RFP, stackExt, asm.Byte),
+		asm.Sub.Imm(asm.R1, 133),
+		asm.JLE.Imm(asm.R1, 137-133, "pass"),
+	)
+	s.at("v6other")
+	if f == (target.Flow{}) {
+		s.add(asm.Ja.Label("selected"))
+		return
+	}
+
+	// rAux is the next header, the transport's offset is on the stack.
+	s.add(
+		asm.Mov.Imm(asm.R1, 1),
+		asm.StoreMem(asm.RFP, stackFirst, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R1, int32(c.header+40)),
+		asm.StoreMem(asm.RFP, stackOffset, asm.R1, asm.DWord),
+		asm.LoadMem(rAux, asm.RFP, stackHeader+6, asm.Byte),
+	)
+	for i := range extensions {
+		label := func(what string) string { return fmt.Sprintf("v6%s%d", what, i) }
+		s.add(
+			asm.JEq.Imm(rAux, unix.IPPROTO_HOPOPTS, label("walk")),
+			asm.JEq.Imm(rAux, unix.IPPROTO_ROUTING, label("walk")),
+			asm.JEq.Imm(rAux, unix.IPPROTO_DSTOPTS, label("walk")),
+			asm.JNE.Imm(rAux, unix.IPPROTO_FRAGMENT, "v6done"),
+		)
+		s.at(label("walk"))
+		s.add(asm.LoadMem(asm.R2, asm.RFP, stackOffset, asm.DWord))
+		s.load(stackExt, 8, "pass")
+		s.add(
+			asm.Mov.Imm(asm.R2, 8), // a fragment header's length
+			asm.JEq.Imm(rAux, unix.IPPROTO_FRAGMENT, label("fragment")),
+			asm.LoadMem(asm.R2, asm.RFP, stackExt+1, asm.Byte), // in 8 bytes, less one
+			asm.Add.Imm(asm.R2, 1),
+			asm.LSh.Imm(asm.R2, 3),
+			asm.Ja.Label(label("next")),
+		)
+		s.at(label("fragment"))
+		s.add(
+			asm.LoadMem(asm.R1, asm.RFP, stackExt+2, asm.Half),
+			asm.And.Imm(asm.R1, htons(0xfff8)),
+			asm.JEq.Imm(asm.R1, 0, label("next")),
+			asm.Mov.Imm(asm.R1, 0),
+			asm.StoreMem(asm.RFP, stackFirst, asm.R1, asm.DWord),
+		)
+		s.at(label("next"))
+		s.add(
+			asm.LoadMem(rAux, asm.RFP, stackExt, asm.Byte),
+			asm.LoadMem(asm.R1, asm.RFP, stackOffset, asm.DWord),
+			asm.Add.Reg(asm.R1, asm.R2),
+			asm.StoreMem(asm.RFP, stackOffset, asm.R1, asm.DWord),
+			// What follows in a later fragment is no header.
+			asm.LoadMem(asm.R1, asm.RFP, stackFirst, asm.DWord),
+			asm.JEq.Imm(asm.R1, 0, "v6done"),
+		)
+	}
+	s.at("v6done")
+	s.add(asm.StoreMem(asm.RFP, stackProto, rAux, asm.DWord))
+}
+
+func (c *classifier) matchTransport(s *sequence, f target.Flow, ports bool) {
+	s.at("transport")
+	s.add(asm.LoadMem(asm.R1, asm.RFP, stackProto, asm.DWord))
+	if f.Protocol != 0 {
+		s.add(asm.JNE.Imm(asm.R1, int32(f.Protocol), "pass"))
+	}
+	if !ports {
+		return
+	}
+	if f.Protocol == 0 {
+		for _, p := range portProtocols {
+			s.add(asm.JEq.Imm(asm.R1, int32(p), "ports"))
+		}
+		s.add(asm.Ja.Label("pass"))
+	}
+	s.at("ports")
+	s.add(
+		asm.LoadMem(asm.R1, asm.RFP, stackFirst, asm.DWord),
+		asm.JEq.Imm(asm.R1, 0, "pass"),
+		asm.LoadMem(asm.R2, asm.RFP, stackOffset, asm.DWord),
+	)
+	s.load(stackPorts, 4, "pass")
+	for i, port := range []uint16{f.SourcePort, f.DestinationPort} {
+		if port != 0 {
+			s.add(
+				asm.LoadMem(asm.R1, asm.RFP, int16(stackPorts+2*i), asm.Half),
+				asm.JNE.Imm(asm.R1, htons(port), "pass"),
+			)
+		}
+	}
+}
+
+// portProtocols begin with source and destination port, 16 bits each.
+var portProtocols = []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP, unix.IPPROTO_DCCP, unix.IPPROTO_UDPLITE}
+
+func hasPorts(protocol uint8) bool {
+	for _, p := range portProtocols {
+		if p == protocol {
+			return true
+		}
+	}
+	return false
+}
+
+// matchPrefix compares the address at stack with p, word by word.
+func matchPrefix(s *sequence, stack int16, p netip.Prefix) {
+	if !p.IsValid() {
+		return
+	}
+	addr, bits := p.Masked().Addr().AsSlice(), p.Bits()
+	for i := 0; i < len(addr) && bits > 0; i, bits = i+4, bits-32 {
+		var mask [4]byte
+		binary.BigEndian.PutUint32(mask[:], ^uint32(0)<<max(0, 32-bits))
+		s.add(
+			asm.LoadMem(asm.R1, asm.RFP, stack+int16(i), asm.Word),
+			asm.LoadImm(asm.R2, int64(binary.NativeEndian.Uint32(mask[:])), asm.DWord),
+			asm.And.Reg(asm.R1, asm.R2),
+			asm.LoadImm(asm.R2, int64(binary.NativeEndian.Uint32(addr[i:])), asm.DWord),
+			asm.JNE.Reg(asm.R1, asm.R2, "pass"),
+		)
+	}
+}
+
+// unmap turns an IPv4-mapped prefix into an IPv4 one.
+func unmap(p netip.Prefix) netip.Prefix {
+	if p.IsValid() && p.Addr().Is4In6() && p.Bits() >= 96 {
+		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p
+}

@@ -1,0 +1,30 @@
+// Package ebpf impairs packets on kernels without sch_netem, on devices of any
+// owner: a program of ours at the head of a device's tcx hook matches a flow and
+// then drops (drop mode), or hands packets to a queue of ours (queue mode).
+//
+// Drop mode carries what only loses packets, in the kernel alone. A lost packet
+// is redirected to a device that does not exist, so that the sender's stack takes
+// it for a loss on the way; a drop verdict would be reported to TCP.
+//
+// Queue mode carries everything else. The program redirects packets to a TAP of
+// ours; a thread of this process applies the model (package model) and sends the
+// survivors to the device through a packet socket, whose packets the program
+// knows by the socket's cookie. They pass the device's own qdisc as before; their
+// mark, priority and departure time are lost on the way. On ingress the survivors
+// go back through the TAP.
+//
+// Fail open. A program passes everything when this process has not written its
+// heartbeat for 50 ms, or when the fault's deadline is past. A stopped or killed
+// process costs 50 ms of traffic, and a deadline holds without a process.
+//
+// A place is armed at its first Set and stays so until Close, since attaching is
+// slow: everything after the first Set is a write to a mapped page. While it has a
+// queue, its network namespace is pinned by the TAP; Read and Set look whether the
+// namespace's name still stands, and let go of it otherwise.
+//
+// Below Linux 6.6, which has no tcx, programs hang on clsact with cls_bpf. Those
+// outlive a killed process, open by then; Sweep removes them.
+//
+// Everything here needs CAP_NET_ADMIN, CAP_BPF and, for another namespace,
+// CAP_SYS_ADMIN.
+package ebpf

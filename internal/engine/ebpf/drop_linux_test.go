@@ -1,0 +1,383 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+var ctx = context.Background()
+
+func in(d time.Duration) time.Time { return time.Now().Add(d) }
+
+// both runs a test on tcx and on clsact.
+func both(t *testing.T, f func(t *testing.T, cfg Config)) {
+	t.Run("tcx", func(t *testing.T) { needTCX(t); f(t, Config{}) })
+	t.Run("clsact", func(t *testing.T) { f(t, Config{Clsact: true}) })
+}
+
+func TestLoss(t *testing.T) {
+	both(t, func(t *testing.T, cfg Config) {
+		l, e := newLab(t), newEngine(t, cfg)
+		// The stack sends some packets of its own.
+		l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+		f := l.newFlow(t, client4, server4, 0, port)
+		if got := len(f.burst(1000)); got != 1000 {
+			t.Fatalf("before: %d of 1000 arrived", got)
+		}
+		n := qdisc.Netem{Loss: 20, Seed: 7}
+		if err := e.Set(ctx, l.place, n, in(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		const sent = 10000
+		got := len(f.burst(sent))
+		within(t, "lost", sent-got, sent, 0.2)
+		st, err := e.Read(ctx, l.place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened := st.Counters.Opened
+		want := fault.Status{Netem: n, Counters: fault.Counters{Seen: sent, Lost: sent - uint64(got), Opened: opened}}
+		if diff := cmp.Diff(want, st); diff != "" {
+			t.Errorf("read (-want +got):\n%s", diff)
+		}
+		if opened > 0 {
+			t.Logf("the heartbeat was late: %d packets opened", opened)
+		}
+		if err := e.Clear(ctx, l.place); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(f.burst(1000)); got != 1000 {
+			t.Errorf("after: %d of 1000 arrived", got)
+		}
+		if st, err := e.Read(ctx, l.place); err != nil || !st.Netem.IsZero() {
+			t.Errorf("read after clear: %+v, %v", st.Netem, err)
+		}
+	})
+}
+
+func TestSameSeedSameLoss(t *testing.T) {
+	both(t, func(t *testing.T, cfg Config) {
+		l, e := newLab(t), newEngine(t, cfg)
+		l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+		f := l.newFlow(t, client4, server4, 0, port)
+		run := func(n qdisc.Netem) map[uint64]bool {
+			if err := e.Set(ctx, l.place, n, in(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			f.next = 0
+			got := f.burst(2000)
+			st, err := e.Read(ctx, l.place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st.Counters.Opened > 0 {
+				t.Skip("the heartbeat was late on a busy machine")
+			}
+			if err := e.Clear(ctx, l.place); err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		for _, rho := range []qdisc.Percent{0, 25} {
+			a := run(qdisc.Netem{Loss: 20, LossCorrelation: rho, Seed: 1})
+			b := run(qdisc.Netem{Loss: 20, LossCorrelation: rho, Seed: 1})
+			c := run(qdisc.Netem{Loss: 20, LossCorrelation: rho, Seed: 2})
+			if !maps.Equal(a, b) {
+				t.Errorf("correlation %v: the same seed lost other packets", rho)
+			}
+			if maps.Equal(a, c) {
+				t.Errorf("correlation %v: another seed lost the same packets", rho)
+			}
+			// netem's own arithmetic: 20 % with 25 % gives fewer than 20 %.
+			var lost int
+			state := uint64(splitmix(^uint64(1)) >> 32)
+			for i := range uint64(2000) {
+				draw := splitmix(1+(i+1)*goldenGamma) >> 32
+				if r := uint64(scale(rho)); r > 0 {
+					draw = (draw*(1<<32-(r+1)) + state*(r+1)) >> 32
+					state = draw
+				}
+				if draw <= uint64(scale(20)) {
+					lost++
+					if a[i] {
+						t.Fatalf("correlation %v: packet %d arrived, the published arithmetic loses it", rho, i)
+					}
+				}
+			}
+			if len(a) != 2000-lost {
+				t.Errorf("correlation %v: %d arrived, want %d", rho, len(a), 2000-lost)
+			}
+		}
+	})
+}
+
+func TestFlowSelection(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	prefix := netip.MustParsePrefix
+	const from, other = 5000, 4001
+	for _, tt := range []struct {
+		name string
+		flow target.Flow
+		// whether packets from port `from` to port `port` are selected, and those to
+		// port `other`.
+		port4, other4, port6 bool
+	}{
+		{"all", target.Flow{}, true, true, true},
+		{"udp", target.Flow{Protocol: 17}, true, true, true},
+		{"tcp", target.Flow{Protocol: 6}, false, false, false},
+		{"destination port", target.Flow{DestinationPort: port}, true, false, true},
+		{"udp and destination port", target.Flow{Protocol: 17, DestinationPort: port}, true, false, true},
+		{"other source port", target.Flow{SourcePort: 1}, false, false, false},
+		{"source port", target.Flow{SourcePort: from, DestinationPort: port}, true, false, true},
+		{"destination", target.Flow{Destination: prefix(server4 + "/32")}, true, true, false},
+		{"destination net", target.Flow{Destination: prefix("10.99.0.0/17")}, true, true, false},
+		{"mapped", target.Flow{Destination: prefix("::ffff:10.99.0.2/128")}, true, true, false},
+		{"other net", target.Flow{Destination: prefix("10.99.1.0/24")}, false, false, false},
+		{"everything IPv4", target.Flow{Destination: prefix("0.0.0.0/0")}, true, true, false},
+		{"source and port", target.Flow{Source: prefix(client4 + "/32"), DestinationPort: port}, true, false, false},
+		{"destination 6", target.Flow{Destination: prefix(server6 + "/128")}, false, false, true},
+		{"net 6", target.Flow{Destination: prefix("fd00:98::/31")}, false, false, true},
+		{"other net 6", target.Flow{Destination: prefix("fd00:99::/127")}, false, false, false},
+		{"source 6 and port", target.Flow{Source: prefix(client6 + "/127"), Protocol: 17, DestinationPort: port}, false, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := l.place
+			p.Flow = tt.flow
+			if err := e.Set(ctx, p, qdisc.Netem{Loss: 100}, in(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			defer e.Clear(ctx, p)
+			for _, way := range []struct {
+				name           string
+				client, server string
+				to             int
+				selected       bool
+			}{
+				{"IPv4", client4, server4, port, tt.port4},
+				{"IPv4, other port", client4, server4, other, tt.other4},
+				{"IPv6", client6, server6, port, tt.port6},
+			} {
+				f := l.newFlow(t, way.client, way.server, from, way.to)
+				f.send(20, 64, 0)
+				got := len(f.drain(10 * time.Millisecond))
+				if want := map[bool]int{true: 0, false: 20}[way.selected]; got != want {
+					t.Errorf("%s: %d arrived, want %d", way.name, got, want)
+				}
+				f.out.Close()
+				f.in.Close()
+			}
+		})
+	}
+	for _, flow := range []target.Flow{
+		{Source: prefix("10.0.0.0/8"), Destination: prefix("fd00::/8")},
+		{Protocol: 1, DestinationPort: 7},
+	} {
+		p := l.place
+		p.Flow = flow
+		if err := e.Set(ctx, p, qdisc.Netem{Loss: 1}, in(time.Minute)); err == nil {
+			t.Errorf("flow %+v was accepted", flow)
+		}
+	}
+}
+
+// Later fragments have no ports: a flow with ports takes the first one, which is
+// enough to lose the datagram, and another port's datagrams stay whole.
+func TestFragments(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
+		p := l.place
+		p.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+		if err := e.Set(ctx, p, qdisc.Netem{Loss: 100}, in(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		hit := l.newFlow(t, way.client, way.server, 0, port)
+		miss := l.newFlow(t, way.client, way.server, 0, port+1)
+		before, err := e.Read(ctx, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hit.send(5, 5000, time.Millisecond)
+		miss.send(5, 5000, time.Millisecond)
+		if got := len(hit.drain(20 * time.Millisecond)); got != 0 {
+			t.Errorf("%s: %d selected datagrams arrived", way.server, got)
+		}
+		if got := len(miss.drain(20 * time.Millisecond)); got != 5 {
+			t.Errorf("%s: %d of 5 other datagrams arrived", way.server, got)
+		}
+		after, err := e.Read(ctx, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := after.Counters.Lost - before.Counters.Lost; got != 5 {
+			t.Errorf("%s: %d packets lost, want the 5 first fragments", way.server, got)
+		}
+	}
+}
+
+// With everything lost, neighbours are still found.
+func TestNeighboursAreLeftAlone(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 100}, in(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
+		f := l.newFlow(t, way.client, way.server, 0, port)
+		f.send(3, 64, 20*time.Millisecond)
+		until(t, "neighbour "+way.server, 3*time.Second, func() bool {
+			out, err := exec.Command("ip", "-n", l.client, "neigh", "show", "to", way.server, "nud", "reachable").Output()
+			return err == nil && len(out) > 0
+		})
+		if got := len(f.drain(10 * time.Millisecond)); got != 0 {
+			t.Errorf("%d arrived at 100%% loss", got)
+		}
+	}
+}
+
+// Setting, changing and clearing lose nothing by themselves, and counters run on.
+func TestSetUnderTraffic(t *testing.T) {
+	both(t, func(t *testing.T, cfg Config) {
+		l, e := newLab(t), newEngine(t, cfg)
+		f := l.newFlow(t, client4, server4, 0, port)
+		stop := make(chan struct{})
+		changes := make(chan int)
+		go func() {
+			n := 0
+			defer func() { changes <- n }()
+			for ; ; n++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				if n%3 == 2 {
+					_ = e.Clear(ctx, l.place)
+				} else if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 0, Seed: uint64(n + 1)}, in(time.Minute)); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		const sent = 10000
+		got := len(f.burst(sent))
+		close(stop)
+		if n := <-changes; n < 20 {
+			t.Errorf("only %d changes", n)
+		}
+		if got != sent {
+			t.Errorf("%d of %d arrived", got, sent)
+		}
+	})
+}
+
+func TestCountersOfOneFault(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+	f := l.newFlow(t, client4, server4, 0, port)
+	seen := func(want uint64) {
+		t.Helper()
+		st, err := e.Read(ctx, l.place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Counters.Seen != want {
+			t.Errorf("seen %d, want %d", st.Counters.Seen, want)
+		}
+	}
+	set := func(n qdisc.Netem, d time.Duration) {
+		t.Helper()
+		if err := e.Set(ctx, l.place, n, in(d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(qdisc.Netem{Loss: 100}, time.Minute)
+	f.burst(10)
+	seen(10)
+	set(qdisc.Netem{Loss: 50}, time.Minute) // a change keeps them
+	f.burst(10)
+	seen(20)
+	if err := e.Clear(ctx, l.place); err != nil {
+		t.Fatal(err)
+	}
+	f.burst(10) // not seen
+	set(qdisc.Netem{Loss: 50}, time.Minute)
+	f.burst(10)
+	seen(10)
+	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 1}, in(-time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("set with a past deadline: %v", err)
+	}
+	seen(10)
+}
+
+// The deadline ends a fault without the process.
+func TestDeadline(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+	f := l.newFlow(t, client4, server4, 0, port)
+	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 100, Seed: 3}, in(300*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(f.burst(100)); got != 0 {
+		t.Errorf("%d arrived before the deadline", got)
+	}
+	// The same again only moves the deadline.
+	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 100}, in(slower(400*time.Millisecond))); err != nil {
+		t.Fatal(err)
+	}
+	st, err := e.Read(ctx, l.place)
+	if err != nil || st.Netem.Seed != 3 || st.Counters.Lost != 100 {
+		t.Errorf("read after renewal: %+v, %v", st, err)
+	}
+	time.Sleep(slower(500 * time.Millisecond))
+	if got := len(f.burst(100)); got != 100 {
+		t.Errorf("%d of 100 arrived after the deadline", got)
+	}
+	if st, err = e.Read(ctx, l.place); err != nil || !st.Netem.IsZero() || st.Counters.Seen != 100 {
+		t.Errorf("read after the deadline: %+v, %v", st, err)
+	}
+}
+
+func TestGone(t *testing.T) {
+	both(t, func(t *testing.T, cfg Config) {
+		l, e := newLab(t), newEngine(t, cfg)
+		n := qdisc.Netem{Loss: 20}
+		if err := e.Set(ctx, l.place, n, in(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("ip", "-n", l.client, "link", "del", "veth0").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for range 2 {
+			if _, err := e.Read(ctx, l.place); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("read: %v", err)
+			}
+			if err := e.Set(ctx, l.place, n, in(time.Minute)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("set: %v", err)
+			}
+			if err := e.Clear(ctx, l.place); err != nil {
+				t.Errorf("clear: %v", err)
+			}
+		}
+		nowhere := target.Place{Namespace: fmt.Sprintf("%s-none", l.client), Index: 1, Hook: target.Egress}
+		if _, err := e.Read(ctx, nowhere); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("read in no namespace: %v", err)
+		}
+		if err := e.Set(ctx, nowhere, n, in(time.Minute)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("set in no namespace: %v", err)
+		}
+		if err := e.Set(ctx, target.Place{Namespace: l.client, Index: 1, Hook: "sideways"}, n, in(time.Minute)); err == nil {
+			t.Error("an unknown hook was accepted")
+		}
+	})
+}

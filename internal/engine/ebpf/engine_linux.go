@@ -1,0 +1,267 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/namespaces"
+	"netemd/qdisc"
+)
+
+// maxSockets bounds the places that have a queue.
+const maxSockets = 4096
+
+// Config is what an engine needs.
+type Config struct {
+	// Log is told what went wrong in the background; nil means nobody.
+	Log *slog.Logger
+	// Clsact uses clsact and cls_bpf even where the kernel has tcx.
+	Clsact bool
+}
+
+// Engine carries out packet faults. Its methods are idempotent and safe for
+// concurrent use.
+type Engine struct {
+	log     *slog.Logger
+	hub     *shared[hub]
+	sockets *ebpf.Map // socket cookie -> group<<32 | rank
+	heart   *heart
+	attach  attacher
+
+	// mu guards what follows, not the places themselves.
+	mu     sync.Mutex
+	closed bool
+	places map[target.Place]*place
+	hooks  map[hookKey]*hook
+	last   uint32 // the last hook's number
+}
+
+// hookKey is one hook of one device, as asked for.
+type hookKey struct {
+	namespace string
+	index     int
+	hook      target.Hook
+}
+
+// hook is what places at the same hook share.
+type hook struct {
+	// id is unique in the engine's life.
+	id uint32
+	// places counts those on the books; guarded by the engine.
+	places int
+	// mu keeps the order of ranks the order of attaching.
+	mu sync.Mutex
+	// rank is the last one given.
+	rank uint32
+}
+
+// New makes an engine. It needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and starts
+// the heartbeat.
+func New(cfg Config) (*Engine, error) {
+	e := &Engine{
+		log:    cfg.Log,
+		attach: attacher{legacy: cfg.Clsact, made: map[clsact]bool{}},
+		places: map[target.Place]*place{},
+		hooks:  map[hookKey]*hook{},
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if e.hub, err = newShared[hub]("netemd_hub"); err != nil {
+		return nil, fmt.Errorf("ebpf engine: %w", err)
+	}
+	e.sockets, err = ebpf.NewMap(&ebpf.MapSpec{
+		Name: "netemd_sockets", Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: maxSockets,
+	})
+	if err != nil {
+		e.hub.Close()
+		return nil, fmt.Errorf("ebpf engine: create map netemd_sockets: %w", err)
+	}
+	e.heart = newHeart(&e.hub.at.beat)
+	return e, nil
+}
+
+// Set makes n the whole impairment at p until deadline, by itself even if this
+// process has died; the zero deadline is none. The first Set at a place arms it
+// (about 10 ms), further ones write memory. Setting what is in force already only
+// moves the deadline. A seed of 0 draws one, which Read shows. On an error the
+// impairment from before stays in force; the error is fs.ErrNotExist when the place
+// is gone, and errors.ErrUnsupported for what this engine cannot do there.
+func (e *Engine) Set(ctx context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
+	err := e.set(ctx, p, n, deadline)
+	if err != nil {
+		return fmt.Errorf("ebpf set: %s: %w", p, err)
+	}
+	return nil
+}
+
+func (e *Engine) set(ctx context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
+	until, err := monotonic(deadline)
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		pl, err := e.place(p)
+		if err != nil {
+			return err
+		}
+		err = pl.set(ctx, n, until)
+		if !pl.disarmed() {
+			return err
+		}
+		e.forget(pl)
+		if !errors.Is(err, errDisarmed) {
+			return err
+		}
+		// Somebody took the device or the program away: arm anew, once.
+	}
+	return fmt.Errorf("taken off again and again: %w", fs.ErrNotExist)
+}
+
+// Read returns what the kernel's program goes by at p, and its counters. The error
+// is fs.ErrNotExist when the device or its namespace is gone.
+func (e *Engine) Read(ctx context.Context, p target.Place) (fault.Status, error) {
+	st, err := e.read(ctx, p)
+	if err != nil {
+		return fault.Status{}, fmt.Errorf("ebpf read: %s: %w", p, err)
+	}
+	return st, nil
+}
+
+func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error) {
+	e.mu.Lock()
+	pl := e.places[p]
+	e.mu.Unlock()
+	if pl != nil {
+		st, err := pl.read()
+		if !errors.Is(err, errDisarmed) {
+			return st, err
+		}
+		e.forget(pl)
+	}
+	return fault.Status{}, namespaces.Do(ctx, p.Namespace, func() error {
+		_, err := device(p.Index)
+		return err
+	})
+}
+
+// Clear takes the impairment at p away. No packet is lost by it: those in the queue
+// leave when they are due, and new ones may overtake them. Clearing what is not
+// there, or is gone, is no error.
+func (e *Engine) Clear(_ context.Context, p target.Place) error {
+	e.mu.Lock()
+	pl := e.places[p]
+	e.mu.Unlock()
+	if pl != nil {
+		pl.clear()
+	}
+	return nil
+}
+
+// Close clears everything, lets the queues run empty for up to drainLimit, and takes
+// all programs and devices of ours away.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	all := e.places
+	e.places = nil
+	e.mu.Unlock()
+
+	for _, pl := range all {
+		pl.clear()
+	}
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		errs []error
+	)
+	// Detaching waits for the kernel, so do it side by side, within reason.
+	limit := make(chan struct{}, 16)
+	for _, pl := range all {
+		limit <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-limit }()
+			if err := pl.disarm(); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("ebpf close: %s: %w", pl.at, err))
+			}
+		})
+	}
+	wg.Wait()
+	e.heart.close()
+	e.sockets.Close()
+	e.hub.Close()
+	return errors.Join(errs...)
+}
+
+// place returns the place at p, not yet armed if it is new.
+func (e *Engine) place(p target.Place) (*place, error) {
+	if p.Hook != target.Egress && p.Hook != target.Ingress {
+		return nil, fmt.Errorf("hook %q: want egress or ingress", p.Hook)
+	}
+	if p.Index <= 0 {
+		return nil, fmt.Errorf("device %q has no index: %w", p.Device, fs.ErrNotExist)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, fs.ErrClosed
+	}
+	if pl := e.places[p]; pl != nil {
+		return pl, nil
+	}
+	key := hookKey{p.Namespace, p.Index, p.Hook}
+	h := e.hooks[key]
+	if h == nil {
+		e.last++
+		h = &hook{id: e.last}
+		e.hooks[key] = h
+	}
+	h.places++
+	pl := &place{e: e, at: p, hook: h}
+	e.places[p] = pl
+	return pl, nil
+}
+
+// forget takes a place off the books after its device went, or its program did, or
+// arming it did not succeed.
+func (e *Engine) forget(pl *place) {
+	e.mu.Lock()
+	if e.places[pl.at] == pl {
+		delete(e.places, pl.at)
+		if pl.hook.places--; pl.hook.places == 0 {
+			delete(e.hooks, hookKey{pl.at.Namespace, pl.at.Index, pl.at.Hook})
+		}
+	}
+	e.mu.Unlock()
+	if err := pl.disarm(); err != nil {
+		e.log.Warn("ebpf: take a lost place off", "place", pl.at.String(), "err", err)
+	}
+}
+
+// monotonic turns a deadline into CLOCK_MONOTONIC, in ns.
+func monotonic(deadline time.Time) (uint64, error) {
+	if deadline.IsZero() {
+		return 1<<63 - 1, nil
+	}
+	left := time.Until(deadline)
+	if left <= 0 {
+		return 0, fmt.Errorf("deadline %s: %w", deadline.Format(time.RFC3339), context.DeadlineExceeded)
+	}
+	return uint64(now()) + uint64(left), nil
+}

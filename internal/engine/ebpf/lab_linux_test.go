@@ -1,0 +1,294 @@
+package ebpf
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"netemd/internal/child"
+	"netemd/internal/target"
+	"netemd/internal/testenv"
+	"netemd/namespaces"
+)
+
+func TestMain(m *testing.M) {
+	child.Run()
+	goleak.VerifyTestMain(m)
+}
+
+// inVM says that every wake-up may be some ms late.
+var inVM = os.Getenv("NETEMD_TEST_VM") == "1"
+
+// slower is d, or more in a virtual machine.
+func slower(d time.Duration) time.Duration {
+	if inVM {
+		return 5 * d
+	}
+	return d
+}
+
+// lab is two namespaces of the test's own with a veth pair.
+type lab struct {
+	client, server string
+	// place is the egress of the client's device.
+	place target.Place
+	// peer is the egress of the server's device.
+	peer target.Place
+}
+
+const (
+	client4, server4 = "10.99.0.1", "10.99.0.2"
+	client6, server6 = "fd00:99::1", "fd00:99::2"
+	port             = 4000
+)
+
+var labs atomic.Int32
+
+func newLab(t testing.TB) *lab {
+	t.Helper()
+	testenv.Root(t)
+	base := fmt.Sprintf("nt-ebpf-%d-%d-", os.Getpid(), labs.Add(1))
+	l := &lab{client: base + "a", server: base + "b"}
+	for _, name := range []string{l.client, l.server} {
+		if err := namespaces.Create(name); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := namespaces.Delete(name); err != nil {
+				t.Error(err)
+			}
+		})
+		l.in(t, name, func() error {
+			lo, err := netlink.LinkByName("lo")
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetUp(lo)
+		})
+	}
+	err := namespaces.CreateVeth(
+		namespaces.VethEnd{Namespace: l.client, Name: "veth0", Addresses: []netip.Prefix{
+			netip.MustParsePrefix(client4 + "/24"), netip.MustParsePrefix(client6 + "/64"),
+		}},
+		namespaces.VethEnd{Namespace: l.server, Name: "veth0", Addresses: []netip.Prefix{
+			netip.MustParsePrefix(server4 + "/24"), netip.MustParsePrefix(server6 + "/64"),
+		}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.place = l.at(t, l.client, target.Egress)
+	l.peer = l.at(t, l.server, target.Egress)
+	return l
+}
+
+func (l *lab) at(t testing.TB, ns string, hook target.Hook) target.Place {
+	t.Helper()
+	p := target.Place{Namespace: ns, Device: "veth0", Hook: hook, Owned: true}
+	l.in(t, ns, func() error {
+		link, err := netlink.LinkByName("veth0")
+		if err == nil {
+			p.Index = link.Attrs().Index
+		}
+		return err
+	})
+	return p
+}
+
+// in runs f in a namespace and fails the test with its error.
+func (l *lab) in(t testing.TB, ns string, f func() error) {
+	t.Helper()
+	if err := namespaces.Do(context.Background(), ns, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// arrival is a numbered packet that came in.
+type arrival struct {
+	number uint64
+	// sent and at are CLOCK_MONOTONIC in ns.
+	sent, at int64
+}
+
+func (a arrival) delay() time.Duration { return time.Duration(a.at - a.sent) }
+
+// flow is a UDP sender in one namespace and a receiver in the other.
+type flow struct {
+	t        testing.TB
+	out      *net.UDPConn
+	in       *net.UDPConn
+	done     chan struct{}
+	mu       sync.Mutex
+	arrivals []arrival
+	bad      int
+	next     uint64
+}
+
+// newFlow opens it from client to server; from is the sender's port, 0 any.
+func (l *lab) newFlow(t testing.TB, client, server string, from, to int) *flow {
+	t.Helper()
+	f := &flow{t: t, done: make(chan struct{})}
+	l.in(t, l.server, func() (err error) {
+		f.in, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(server), Port: to})
+		return err
+	})
+	l.in(t, l.client, func() (err error) {
+		f.out, err = net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(client), Port: from}, &net.UDPAddr{IP: net.ParseIP(server), Port: to})
+		return err
+	})
+	raw, err := f.in.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20) })
+	go f.receive()
+	t.Cleanup(func() {
+		f.out.Close()
+		f.in.Close()
+		<-f.done
+	})
+	return f
+}
+
+// pattern fills the rest of each packet, so that a flipped bit that slipped through
+// the checksum would show.
+const pattern = 0xa5
+
+func (f *flow) receive() {
+	defer close(f.done)
+	b := make([]byte, 70000)
+	for {
+		n, err := f.in.Read(b)
+		if err != nil {
+			return
+		}
+		at := now()
+		f.mu.Lock()
+		for _, c := range b[min(n, 16):n] {
+			if c != pattern {
+				f.bad++
+				break
+			}
+		}
+		f.arrivals = append(f.arrivals, arrival{binary.LittleEndian.Uint64(b), int64(binary.LittleEndian.Uint64(b[8:])), at})
+		f.mu.Unlock()
+	}
+}
+
+// send sends n packets of size bytes, the time gap apart.
+func (f *flow) send(n, size int, gap time.Duration) {
+	f.t.Helper()
+	b := make([]byte, max(size, 16))
+	for i := range b {
+		b[i] = pattern
+	}
+	start := time.Now()
+	for i := range n {
+		if wait := time.Until(start.Add(time.Duration(i) * gap)); wait > 0 {
+			time.Sleep(wait)
+		}
+		binary.LittleEndian.PutUint64(b, f.next)
+		binary.LittleEndian.PutUint64(b[8:], uint64(now()))
+		f.next++
+		if _, err := f.out.Write(b); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// drain waits until nothing has come in for a while, and returns what did since the
+// last call.
+func (f *flow) drain(quiet time.Duration) []arrival {
+	count := -1
+	for {
+		f.mu.Lock()
+		n := len(f.arrivals)
+		f.mu.Unlock()
+		if n == count {
+			break
+		}
+		count = n
+		time.Sleep(slower(quiet))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.arrivals
+	f.arrivals = nil
+	return a
+}
+
+// burst sends n small packets as fast as the lab carries them and returns which
+// arrived.
+func (f *flow) burst(n int) map[uint64]bool {
+	f.t.Helper()
+	f.send(n, 64, 10*time.Microsecond)
+	got := map[uint64]bool{}
+	for _, a := range f.drain(50 * time.Millisecond) {
+		got[a.number] = true
+	}
+	return got
+}
+
+// within checks a count of successes against n draws of probability p: outside the
+// bound it is by chance once in 10,000 runs, the two-sided 99.99 % quantile of the
+// normal approximation being 3.89 (n*p*(1-p) is well above 100 in all tests).
+func within(t testing.TB, what string, got, n int, p float64) {
+	t.Helper()
+	mean, dev := float64(n)*p, math.Sqrt(float64(n)*p*(1-p))
+	if math.Abs(float64(got)-mean) > 3.89*dev+1 {
+		t.Errorf("%s: %d of %d, want %.0f +- %.0f", what, got, n, mean, 3.89*dev)
+	}
+}
+
+func newEngine(t testing.TB, cfg Config) *Engine {
+	t.Helper()
+	testenv.Root(t)
+	e, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// links lists the devices of a namespace, by name.
+func (l *lab) links(t testing.TB, ns string) string {
+	t.Helper()
+	var names []string
+	l.in(t, ns, func() error {
+		all, err := netlink.LinkList()
+		for _, link := range all {
+			names = append(names, link.Attrs().Name)
+		}
+		return err
+	})
+	return strings.Join(names, " ")
+}
+
+func until(t testing.TB, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %s", what, limit)
+		}
+	}
+}

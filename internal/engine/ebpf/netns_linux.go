@@ -1,0 +1,50 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"netemd/namespaces"
+)
+
+// identity tells namespaces apart. It stays unique only while something holds the
+// namespace, since the kernel uses inodes again at once; so a look at an attachment
+// goes with it.
+type identity struct{ dev, inode uint64 }
+
+// identify looks at the namespace that has this name now.
+func identify(name string) (identity, error) {
+	path := "/proc/self/ns/net"
+	if name != "" {
+		path = filepath.Join(namespaces.Dir, name)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return identity{}, fmt.Errorf("namespace %q: %w", name, err)
+	}
+	return identity{dev: uint64(st.Dev), inode: st.Ino}, nil
+}
+
+// device finds a link by index in the calling thread's namespace. The error is
+// fs.ErrNotExist when there is none.
+func device(index int) (netlink.Link, error) {
+	link, err := netlink.LinkByIndex(index)
+	if gone(err) {
+		return nil, fmt.Errorf("device %d: %w", index, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("device %d: %w", index, err)
+	}
+	return link, nil
+}
+
+// gone reports that err means that a device is no longer there.
+func gone(err error) bool {
+	var notFound netlink.LinkNotFoundError
+	return errors.As(err, &notFound) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
+}

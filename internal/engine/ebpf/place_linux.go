@@ -1,0 +1,309 @@
+package ebpf
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/namespaces"
+	"netemd/qdisc"
+)
+
+// errDisarmed says that the place is to be forgotten: its device, its namespace or
+// its program is gone.
+var errDisarmed = errors.New("no longer armed")
+
+// place is one armed place.
+type place struct {
+	e    *Engine
+	at   target.Place
+	hook *hook
+
+	mu    sync.Mutex
+	armed bool
+	// dead places are never used again.
+	dead   bool
+	netns  identity
+	rank   uint32
+	header int
+	page   *shared[page]
+	prog   attachment
+	queue  *queue // nil until a Set needs it
+
+	// turn counts the slots written.
+	turn uint32
+	// want is what was set last, with the seed in use.
+	want qdisc.Netem
+	// base is what the counters showed when the fault began.
+	base fault.Counters
+}
+
+// disarmed reports whether the place is of no further use: it was never armed, or
+// is no longer.
+func (pl *place) disarmed() bool {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return !pl.armed || pl.dead
+}
+
+func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if pl.dead {
+		return errDisarmed
+	}
+	if !pl.armed {
+		if err := pl.arm(ctx); err != nil {
+			pl.dead = true
+			return err
+		}
+	} else if err := pl.check(); err != nil {
+		return err
+	}
+
+	page := pl.page.at
+	cur := pl.current()
+	again := n
+	if again.Seed == 0 {
+		again.Seed = pl.want.Seed
+	}
+	if cur != nil && again == pl.want {
+		cur.deadline.Store(until)
+		return nil
+	}
+	if n.Seed == 0 {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		n.Seed = binary.NativeEndian.Uint64(b[:]) | 1
+	}
+	mode := uint32(modeDrop)
+	if n.Queues() {
+		mode = modeDivert
+		if err := pl.divert(ctx, n); err != nil {
+			return err
+		}
+	}
+	if cur == nil {
+		pl.base = pl.totals()
+	}
+	// The next slot was last written three writes ago.
+	pl.turn++
+	next := pl.turn % slots
+	s := &page.slots[next]
+	s.mode.Store(mode)
+	s.loss.Store(scale(n.Loss))
+	s.rho.Store(scale(n.LossCorrelation))
+	s.seed.Store(n.Seed)
+	s.drawn.Store(0)
+	s.last.Store(splitmix(^n.Seed) >> 32)
+	s.deadline.Store(until)
+	page.active.Store(next + 1)
+	pl.want = n
+	return nil
+}
+
+// arm loads the program and attaches it, with nothing in force yet.
+func (pl *place) arm(ctx context.Context) error {
+	pl.hook.mu.Lock()
+	defer pl.hook.mu.Unlock()
+	var err error
+	if pl.netns, err = identify(pl.at.Namespace); err != nil {
+		return err
+	}
+	page, err := newShared[page]("netemd_place")
+	if err != nil {
+		return err
+	}
+	err = namespaces.Do(ctx, pl.at.Namespace, func() error {
+		link, err := device(pl.at.Index)
+		if err != nil {
+			return err
+		}
+		if pl.header, err = linkHeader(link); err != nil {
+			return err
+		}
+		pl.rank = pl.hook.rank + 1
+		c := classifier{
+			hub: pl.e.hub.Map, page: page.Map, sockets: pl.e.sockets,
+			flow: pl.at.Flow, hook: pl.at.Hook, header: pl.header, group: pl.hook.id, rank: pl.rank,
+		}
+		ins, err := c.program()
+		if err != nil {
+			return err
+		}
+		prog, err := loadProgram("netemd_"+string(pl.at.Hook), ins)
+		if err != nil {
+			return err
+		}
+		if pl.prog, err = pl.e.attach.attach(pl.at.Namespace, pl.at.Index, pl.at.Hook, prog); err != nil {
+			prog.Close()
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		page.Close()
+		return err
+	}
+	pl.hook.rank = pl.rank
+	pl.page, pl.armed = page, true
+	return nil
+}
+
+func loadProgram(name string, ins asm.Instructions) (*ebpf.Program, error) {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: ins,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load program: %w", err)
+	}
+	return prog, nil
+}
+
+// linkHeader is the length of the header before IP, by the device's type.
+func linkHeader(link netlink.Link) (int, error) {
+	switch kind := link.Attrs().EncapType; kind {
+	case "ether", "loopback":
+		return 14, nil
+	case "none", "rawip", "ipip", "tunnel6", "sit", "gre", "gre6", "ip6gre":
+		return 0, nil
+	default:
+		return 0, fmt.Errorf("%s is a device of type %s: %w", link.Attrs().Name, kind, errors.ErrUnsupported)
+	}
+}
+
+// check reports errDisarmed when the program is no longer on the device, or the
+// namespace's name now stands for another one.
+func (pl *place) check() error {
+	id, err := identify(pl.at.Namespace)
+	if err == nil && id != pl.netns {
+		err = fmt.Errorf("namespace %q was made anew: %w", pl.at.Namespace, fs.ErrNotExist)
+	}
+	if err == nil {
+		err = pl.prog.attached()
+	}
+	if err == nil && pl.queue != nil {
+		err = pl.queue.alive()
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", errDisarmed, err)
+	}
+	return err
+}
+
+// current is the slot in force, nil when there is none or its deadline is past.
+func (pl *place) current() *slot {
+	page := pl.page.at
+	active := page.active.Load()
+	if active == 0 {
+		return nil
+	}
+	s := &page.slots[(active-1)%slots]
+	if uint64(now()) >= s.deadline.Load() {
+		return nil
+	}
+	return s
+}
+
+func (pl *place) read() (fault.Status, error) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if pl.dead || !pl.armed {
+		return fault.Status{}, errDisarmed
+	}
+	if err := pl.check(); err != nil {
+		return fault.Status{}, err
+	}
+	st := fault.Status{Counters: sub(pl.totals(), pl.base)}
+	s := pl.current()
+	if s == nil {
+		return st, nil
+	}
+	// The page holds netem's 32-bit fractions. They are shown as asked for as long
+	// as they are what was asked for.
+	st.Netem = pl.want
+	if loss := s.loss.Load(); loss != scale(pl.want.Loss) {
+		st.Netem.Loss = unscale(loss)
+	}
+	if rho := s.rho.Load(); rho != scale(pl.want.LossCorrelation) {
+		st.Netem.LossCorrelation = unscale(rho)
+	}
+	st.Netem.Seed = s.seed.Load()
+	return st, nil
+}
+
+func (pl *place) clear() {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if pl.armed && !pl.dead {
+		pl.page.at.active.Store(0)
+	}
+}
+
+// disarm takes everything of the place away, once. Nothing is in force by then.
+func (pl *place) disarm() error {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if !pl.armed {
+		pl.dead = true
+		return nil
+	}
+	pl.armed, pl.dead = false, true
+	pl.page.at.active.Store(0)
+	var errs []error
+	if pl.queue != nil {
+		pl.queue.drain()
+	}
+	errs = append(errs, pl.prog.detach())
+	if pl.queue != nil {
+		errs = append(errs, pl.queue.close())
+	}
+	pl.page.Close()
+	return errors.Join(errs...)
+}
+
+// totals are the place's counters since it was armed.
+func (pl *place) totals() fault.Counters {
+	page := pl.page.at
+	c := fault.Counters{Seen: page.seen.Load(), Lost: page.lost.Load(), Opened: page.opened.Load()}
+	if pl.queue != nil {
+		c = c.Add(pl.queue.totals())
+	}
+	return c
+}
+
+func sub(c, d fault.Counters) fault.Counters {
+	return fault.Counters{
+		Seen: c.Seen - d.Seen, Lost: c.Lost - d.Lost, Overflow: c.Overflow - d.Overflow,
+		Delayed: c.Delayed - d.Delayed, Duplicated: c.Duplicated - d.Duplicated,
+		Reordered: c.Reordered - d.Reordered, Corrupted: c.Corrupted - d.Corrupted,
+		Opened: c.Opened - d.Opened,
+	}
+}
+
+// scale turns a percentage into netem's 32-bit fraction, as tc does.
+func scale(p qdisc.Percent) uint32 {
+	return uint32(math.Round(min(max(float64(p), 0), 100) / 100 * math.MaxUint32))
+}
+
+func unscale(v uint32) qdisc.Percent {
+	return qdisc.Percent(float64(v) / math.MaxUint32 * 100)
+}
+
+// splitmix is the hash that the program draws with.
+func splitmix(x uint64) uint64 {
+	x = (x ^ x>>30) * mixA
+	x = (x ^ x>>27) * mixB
+	return x ^ x>>31
+}

@@ -1,0 +1,98 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"netemd/internal/target"
+	"netemd/namespaces"
+)
+
+// Sweep removes what engines of dead processes left in the namespaces with these
+// names, the empty name being this process's own: their cls_bpf filters, and a
+// clsact that they made once it is empty. Links on tcx and TAPs end with their
+// process. Nothing of a living process is touched. A namespace that does not exist
+// is no error; Sweep goes on after errors and joins them.
+func Sweep(ctx context.Context, names []string) error {
+	var all []error
+	for _, name := range names {
+		err := namespaces.Do(ctx, name, sweepHere)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			all = append(all, fmt.Errorf("sweep namespace %q: %w", name, err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+func sweepHere() error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	var all []error
+	for _, l := range links {
+		if err := sweepDevice(l.Attrs().Index); err != nil && !gone(err) {
+			all = append(all, fmt.Errorf("%s: %w", l.Attrs().Name, err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+func sweepDevice(index int) error {
+	if ok, err := hasClsact(index); !ok {
+		return err
+	}
+	left, made := 0, false
+	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
+		all, err := filters(index, hook)
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			b, ok := f.(*netlink.BpfFilter)
+			if !ok || !orphan(b.Name) {
+				left++
+				continue
+			}
+			made = made || strings.HasSuffix(b.Name, "-"+filterMade)
+			if err := netlink.FilterDel(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("delete cls_bpf filter %s: %w", b.Name, err)
+			}
+		}
+	}
+	if made && left == 0 {
+		return deleteClsact(index)
+	}
+	return nil
+}
+
+func hasClsact(index int) (bool, error) {
+	stub := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}}
+	all, err := netlink.QdiscList(stub)
+	if err != nil {
+		return false, fmt.Errorf("list qdiscs: %w", err)
+	}
+	for _, q := range all {
+		if q.Type() == "clsact" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// orphan reports whether a filter's name is one of ours, of a process that no
+// longer runs.
+func orphan(name string) bool {
+	parts := strings.Split(name, "-")
+	if len(parts) < 3 || parts[0] != filterName {
+		return false
+	}
+	pid, err := strconv.Atoi(parts[1])
+	return err == nil && startTime(pid) != parts[2]
+}
