@@ -1,0 +1,133 @@
+package probe
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+const ms = int64(time.Millisecond)
+
+var (
+	clientEnd  = netip.MustParseAddrPort("10.77.0.1:40000")
+	clientEnd2 = netip.MustParseAddrPort("10.77.0.1:40001")
+	serverEnd  = netip.MustParseAddrPort("10.77.0.2:5432")
+)
+
+const clientCookie, serverCookie = 7, 8
+
+// again is an event of the client's kernel, at ms after the call's start.
+func again(at int64, c Cause) Retransmission {
+	return Retransmission{TimeNS: at * ms, Cookie: clientCookie, Local: clientEnd, Remote: serverEnd, Cause: c}
+}
+
+// farAgain is one of the server's.
+func farAgain(at int64, c Cause) Retransmission {
+	return Retransmission{TimeNS: at * ms, Cookie: serverCookie, Local: serverEnd, Remote: clientEnd, Cause: c, Server: true}
+}
+
+// TestCause is one call each; times are in ms.
+func TestCause(t *testing.T) {
+	traced := Attribution{Traced: true, ClientCookie: clientCookie, ServerCookie: serverCookie}
+	delayed := traced
+	delayed.PathDelayed = true
+	tests := []struct {
+		name         string
+		took         int64
+		connect      int64
+		class        Class
+		info         *TCPInfo
+		events       []Retransmission
+		a            Attribution
+		want         Cause
+		wantEventsOf int
+	}{
+		{name: "fast", took: 3, connect: 1, a: traced, want: ""},
+		{name: "fast in spite of an event", took: 40, connect: 1, events: []Retransmission{again(20, TLP)}, a: traced, want: "", wantEventsOf: 1},
+		{name: "exactly the threshold", took: 150, connect: 1, a: traced, want: ""},
+		{name: "SYN", took: 1003, connect: 1001, events: []Retransmission{again(1000, SYNRetransmit)}, a: traced, want: SYNRetransmit, wantEventsOf: 1},
+		{name: "SYN-ACK", took: 1003, connect: 1001, events: []Retransmission{farAgain(1000, SYNRetransmit)}, a: traced, want: SYNRetransmit, wantEventsOf: 1},
+		{name: "TLP", took: 220, connect: 1, events: []Retransmission{again(210, TLP)}, a: traced, want: TLP, wantEventsOf: 1},
+		{name: "TLP of the server", took: 220, connect: 1, events: []Retransmission{farAgain(210, TLP)}, a: traced, want: TLP, wantEventsOf: 1},
+		{name: "RTO waited longer than its TLP", took: 640, connect: 1, events: []Retransmission{again(205, TLP), again(630, RTO)}, a: traced, want: RTO, wantEventsOf: 2},
+		{name: "two TLPs waited longer than an RTO", took: 640, connect: 1,
+			events: []Retransmission{again(205, TLP), again(410, TLP), again(630, RTO)}, a: traced, want: TLP, wantEventsOf: 3},
+		{name: "the handshake is not the RTO's wait", took: 1420, connect: 1001,
+			events: []Retransmission{again(1000, SYNRetransmit), again(1215, RTO)}, a: traced, want: SYNRetransmit, wantEventsOf: 2},
+		{name: "RTO longer than SYN", took: 3000, connect: 1001,
+			events: []Retransmission{again(1000, SYNRetransmit), again(1215, TLP), again(2900, RTO)}, a: traced, want: RTO, wantEventsOf: 3},
+		{name: "order of arrival does not matter", took: 640, connect: 1, events: []Retransmission{again(630, RTO), again(205, TLP)}, a: traced, want: RTO, wantEventsOf: 2},
+		{name: "never connected", took: 5000, class: Timeout,
+			events: []Retransmission{again(1000, SYNRetransmit), again(2000, SYNRetransmit), again(3000, SYNRetransmit), again(4000, SYNRetransmit)}, a: traced, want: SYNRetransmit, wantEventsOf: 4},
+		{name: "timed out while backing off", took: 1500, connect: 1, class: Timeout,
+			events: []Retransmission{again(205, TLP), again(615, RTO)}, a: traced, want: RTO, wantEventsOf: 2},
+		{name: "a hung server after an early probe", took: 5000, connect: 1, class: Timeout, events: []Retransmission{again(6, TLP)}, a: traced, want: Unknown, wantEventsOf: 1},
+		{name: "an event after the call's end explains nothing", took: 200, connect: 1, events: []Retransmission{again(500, RTO)}, a: traced, want: Unknown, wantEventsOf: 1},
+		{name: "no event", took: 400, connect: 1, a: traced, want: Unknown},
+		{name: "no event on a delayed path", took: 341, connect: 50, a: delayed, want: Queueing},
+		{name: "event on a delayed path", took: 641, connect: 50, events: []Retransmission{again(600, RTO)}, a: delayed, want: RTO, wantEventsOf: 1},
+		{name: "slow handshake without a SYN sent again", took: 1003, connect: 1001, a: traced, want: Neighbour},
+		{name: "the same, delayed", took: 1003, connect: 1001, a: delayed, want: Queueing},
+		{name: "the same, not watched", took: 1003, connect: 1001, want: Unknown},
+		{name: "foreign namespace, same addresses", took: 220, connect: 1, events: []Retransmission{{TimeNS: 210 * ms, Cookie: 99, Local: clientEnd, Remote: serverEnd, Cause: TLP}}, a: traced, want: Unknown},
+		{name: "the other end's namespace", took: 220, connect: 1, events: []Retransmission{{TimeNS: 210 * ms, Cookie: clientCookie, Local: serverEnd, Remote: clientEnd, Cause: TLP}}, a: traced, want: Unknown},
+		{name: "another connection", took: 220, connect: 1, events: []Retransmission{{TimeNS: 210 * ms, Cookie: clientCookie, Local: clientEnd2, Remote: serverEnd, Cause: TLP}}, a: traced, want: Unknown},
+		{name: "before the call", took: 220, connect: 1, events: []Retransmission{again(-1, TLP)}, a: traced, want: Unknown},
+
+		{name: "socket: never connected", took: 5000, class: Timeout, info: &TCPInfo{TotalRetransmits: 4, Backoff: 4}, want: SYNRetransmit},
+		{name: "socket: SYN", took: 1003, connect: 1001, info: &TCPInfo{TotalRetransmits: 1, TotalRTO: 1}, want: SYNRetransmit},
+		{name: "socket: SYN, then a longer RTO", took: 2900, connect: 1001, info: &TCPInfo{TotalRetransmits: 3, TotalRTO: 2}, want: RTO},
+		{name: "socket: SYN, then longer, which the socket does not say", took: 2900, connect: 1001, info: &TCPInfo{TotalRetransmits: 2, TotalRTO: 1}, want: Unknown},
+		{name: "socket: RTO", took: 420, connect: 1, info: &TCPInfo{TotalRetransmits: 2, TotalRTO: 1}, want: RTO},
+		{name: "socket: a probe or a fast retransmission", took: 220, connect: 1, info: &TCPInfo{TotalRetransmits: 1}, a: Attribution{PathDelayed: true}, want: Unknown},
+		{name: "socket: nothing", took: 341, connect: 50, info: &TCPInfo{}, a: Attribution{PathDelayed: true}, want: Queueing},
+		{name: "threshold", took: 60, connect: 1, events: []Retransmission{again(40, TLP)}, a: Attribution{Threshold: 50 * time.Millisecond}, want: TLP, wantEventsOf: 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := []Sample{{StartNS: 0, EndNS: test.took * ms, ConnectNS: test.connect * ms, Local: clientEnd, Remote: serverEnd, Class: test.class, Info: test.info}}
+			Attribute(s, test.events, test.a)
+			if s[0].Cause != test.want || len(s[0].Events) != test.wantEventsOf {
+				t.Errorf("cause %q with %d events, want %q with %d", s[0].Cause, len(s[0].Events), test.want, test.wantEventsOf)
+			}
+		})
+	}
+}
+
+// TestAttributeJoin has several calls, two of them from the same port.
+func TestAttributeJoin(t *testing.T) {
+	at := func(seq int, start, end int64, local netip.AddrPort) Sample {
+		return Sample{Seq: seq, StartNS: start * ms, EndNS: end * ms, ConnectNS: ms, Local: local, Remote: serverEnd, Class: OK}
+	}
+	samples := []Sample{
+		at(0, 5000, 5300, clientEnd), // the port's second use comes first in the list
+		at(1, 0, 300, clientEnd2),
+		at(2, 0, 300, clientEnd),
+		{Seq: 3, StartNS: 0, EndNS: 300 * ms, Class: Other}, // no socket was made
+	}
+	second, first, late, far := again(5210, RTO), again(210, TLP), again(400, RTO), farAgain(220, TLP)
+	far.Server = false // whoever collected it cannot know
+	Attribute(samples, []Retransmission{second, late, far, first}, Attribution{Traced: true, ClientCookie: clientCookie, ServerCookie: serverCookie})
+	far.Server = true
+	want := []Sample{
+		{Seq: 0, Cause: RTO, Events: []Retransmission{second}},
+		{Seq: 1, Cause: Unknown},
+		{Seq: 2, Cause: TLP, Events: []Retransmission{first, far, late}},
+		{Seq: 3, Cause: Unknown},
+	}
+	addr := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+	only := cmpopts.IgnoreFields(Sample{}, "StartNS", "EndNS", "ConnectNS", "Local", "Remote", "Class")
+	if d := cmp.Diff(want, samples, addr, only); d != "" {
+		t.Errorf("samples (-want +got):\n%s", d)
+	}
+	// a second attribution starts afresh
+	Attribute(samples, nil, Attribution{})
+	for _, s := range samples {
+		if len(s.Events) != 0 || s.Cause != Unknown {
+			t.Errorf("second attribution: %+v", s)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package probe
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func took(d time.Duration, class Class, cause Cause, events ...Cause) Sample {
+	s := Sample{StartNS: 1, EndNS: 1 + int64(d), Class: class, Cause: cause}
+	for _, e := range events {
+		s.Events = append(s.Events, Retransmission{Cause: e})
+	}
+	return s
+}
+
+func TestSummarize(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	var hundred []Sample // 100 ms down to 1 ms, so order must not matter
+	for i := range 100 {
+		hundred = append(hundred, took(time.Duration(100-i)*time.Millisecond, OK, ""))
+	}
+	tests := []struct {
+		name    string
+		samples []Sample
+		want    Summary
+	}{
+		{"none", nil, Summary{}},
+		{"one", []Sample{took(3*time.Millisecond, OK, "")},
+			Summary{Count: 1, OK: 1, P50: f(3), P90: f(3), P99: f(3), Max: f(3)}},
+		{"even: the lower middle", []Sample{took(2*time.Millisecond, OK, ""), took(1*time.Millisecond, OK, "")},
+			Summary{Count: 2, OK: 2, P50: f(1), P90: f(2), P99: f(2), Max: f(2)}},
+		{"hundred", hundred, Summary{Count: 100, OK: 100, P50: f(50), P90: f(90), P99: f(99), Max: f(100)}},
+		{"only failures", []Sample{took(time.Second, Timeout, SYNRetransmit, SYNRetransmit), took(0, Refused, "")},
+			Summary{Count: 2, Errors: map[Class]int{Timeout: 1, Refused: 1}, Causes: map[Cause]int{SYNRetransmit: 1},
+				Retransmissions: map[Cause]int{SYNRetransmit: 1}, Explained: f(100)}},
+		{"mixed", []Sample{
+			took(time.Millisecond, OK, "", TLP),
+			took(time.Second, OK, RTO, TLP, RTO, RTO),
+			took(time.Second, OK, Unknown),
+			took(5*time.Second, Timeout, Unknown),
+			took(4*time.Second, OK, Queueing),
+		}, Summary{Count: 5, OK: 4, Errors: map[Class]int{Timeout: 1}, P50: f(1000), P90: f(4000), P99: f(4000), Max: f(4000),
+			Causes: map[Cause]int{RTO: 1, Unknown: 2, Queueing: 1}, Explained: f(50),
+			Retransmissions: map[Cause]int{TLP: 2, RTO: 2}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := test.want
+			w.Target, w.Layer, w.Evidence, w.ThresholdMS = "pg", "none", "seen", 150
+			if w.Errors == nil {
+				w.Errors = map[Class]int{}
+			}
+			if w.Causes == nil {
+				w.Causes = map[Cause]int{}
+			}
+			if w.Retransmissions == nil {
+				w.Retransmissions = map[Cause]int{}
+			}
+			if d := cmp.Diff(w, Summarize("pg", "none", test.samples, "seen")); d != "" {
+				t.Errorf("summary (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestSummaryJSON holds the form that reports and scripts read: null where there
+// is no value, objects and not null where there is no entry.
+func TestSummaryJSON(t *testing.T) {
+	got, err := json.Marshal(Summarize("pg", "direct", nil, EvidenceTraced))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"target":"pg","layer":"direct","count":0,"ok":0,"errors":{},"p50_ms":null,"p90_ms":null,"p99_ms":null,"max_ms":null,` +
+		`"causes":{},"slow_threshold_ms":150,"explained_percent":null,"retransmissions":{},"evidence":"tp_btf, both ends"}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
