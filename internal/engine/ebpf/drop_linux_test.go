@@ -49,7 +49,7 @@ func TestLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		opened := st.Counters.Opened
-		want := fault.Status{Netem: n, Counters: fault.Counters{Seen: sent, Lost: sent - uint64(got), Opened: opened}}
+		want := fault.Status{Netem: n.Normalize(), Counters: fault.Counters{Seen: sent, Lost: sent - uint64(got), Opened: opened}}
 		if diff := cmp.Diff(want, st); diff != "" {
 			t.Errorf("read (-want +got):\n%s", diff)
 		}
@@ -106,11 +106,11 @@ func TestSameSeedSameLoss(t *testing.T) {
 			state := uint64(splitmix(^uint64(1)) >> 32)
 			for i := range uint64(2000) {
 				draw := splitmix(1+(i+1)*goldenGamma) >> 32
-				if r := uint64(scale(rho)); r > 0 {
+				if r := uint64(rho.Fraction()); r > 0 {
 					draw = (draw*(1<<32-(r+1)) + state*(r+1)) >> 32
 					state = draw
 				}
-				if draw <= uint64(scale(20)) {
+				if draw <= uint64(qdisc.Percent(20).Fraction()) {
 					lost++
 					if a[i] {
 						t.Fatalf("correlation %v: packet %d arrived, the published arithmetic loses it", rho, i)

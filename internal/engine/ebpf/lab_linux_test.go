@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/child"
@@ -28,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Run()
-	goleak.VerifyTestMain(m)
+	testenv.Main(m)
 }
 
 // inVM says that every wake-up may be some ms late.

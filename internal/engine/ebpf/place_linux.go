@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -74,6 +73,7 @@ func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
 
 	page := pl.page.at
 	cur := pl.current()
+	n = n.Normalize()
 	again := n
 	if again.Seed == 0 {
 		again.Seed = pl.want.Seed
@@ -102,8 +102,8 @@ func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
 	next := pl.turn % slots
 	s := &page.slots[next]
 	s.mode.Store(mode)
-	s.loss.Store(scale(n.Loss))
-	s.rho.Store(scale(n.LossCorrelation))
+	s.loss.Store(n.Loss.Fraction())
+	s.rho.Store(n.LossCorrelation.Fraction())
 	s.seed.Store(n.Seed)
 	s.drawn.Store(0)
 	s.last.Store(splitmix(^n.Seed) >> 32)
@@ -230,15 +230,11 @@ func (pl *place) read() (fault.Status, error) {
 	if s == nil {
 		return st, nil
 	}
-	// The page holds netem's 32-bit fractions. They are shown as asked for as long
-	// as they are what was asked for.
+	// What the program goes by is read from its own memory; what the queue goes by
+	// never leaves this process.
 	st.Netem = pl.want
-	if loss := s.loss.Load(); loss != scale(pl.want.Loss) {
-		st.Netem.Loss = unscale(loss)
-	}
-	if rho := s.rho.Load(); rho != scale(pl.want.LossCorrelation) {
-		st.Netem.LossCorrelation = unscale(rho)
-	}
+	st.Netem.Loss = qdisc.PercentOf(s.loss.Load())
+	st.Netem.LossCorrelation = qdisc.PercentOf(s.rho.Load())
 	st.Netem.Seed = s.seed.Load()
 	return st, nil
 }
@@ -290,15 +286,6 @@ func sub(c, d fault.Counters) fault.Counters {
 		Reordered: c.Reordered - d.Reordered, Corrupted: c.Corrupted - d.Corrupted,
 		Opened: c.Opened - d.Opened,
 	}
-}
-
-// scale turns a percentage into netem's 32-bit fraction, as tc does.
-func scale(p qdisc.Percent) uint32 {
-	return uint32(math.Round(min(max(float64(p), 0), 100) / 100 * math.MaxUint32))
-}
-
-func unscale(v uint32) qdisc.Percent {
-	return qdisc.Percent(float64(v) / math.MaxUint32 * 100)
 }
 
 // splitmix is the hash that the program draws with.

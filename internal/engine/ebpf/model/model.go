@@ -1,0 +1,148 @@
+// Package model says what netem would do to a packet: lose it, copy it, flip a bit
+// of it, and when to send it. It follows the enqueue path of the kernel's sch_netem
+// (net/sched/sch_netem.c, netem_enqueue, get_crandom and tabledist of Linux 6.12),
+// holds no packets and does no input or output.
+package model
+
+import (
+	"math/rand/v2"
+
+	"netemd/qdisc"
+)
+
+// Model is the state of one impairment. It is not safe for concurrent use.
+type Model struct {
+	limit                              int
+	delay, jitter                      int64
+	table                              []int16
+	gap, counter                       uint32
+	loss, duplicate, corrupt, disorder draw
+	// spread draws the delays, and bits which bit is flipped.
+	spread draw
+	bits   rand.PCG
+}
+
+// Copy is one packet to send.
+type Copy struct {
+	// Due is when it is to leave. Copies leave in order of Due, those with the same
+	// one in the order in which they came.
+	Due int64
+	// Ahead says that it leaves before all that wait, at once.
+	Ahead bool
+	// Bit is the bit of the frame to flip, -1 none.
+	Bit int
+}
+
+// Verdict is what becomes of one packet.
+type Verdict struct {
+	// Copies[:Count] are to be queued, in this order.
+	Copies [2]Copy
+	Count  int
+	// Lost, Overflow, Duplicated, Corrupted, Reordered and Delayed count the copies
+	// that it happened to. Count = 1 + Duplicated - Lost - Overflow.
+	Lost, Overflow, Duplicated, Corrupted, Reordered, Delayed int
+}
+
+// New makes the model of n. Each kind of draw has a stream of its own, so that one
+// impairment does not shift another's; a seed of 0 is as good as any other.
+func New(n qdisc.Netem) *Model {
+	n = n.Normalize()
+	return &Model{
+		limit: int(n.Limit), delay: int64(n.Delay), jitter: int64(n.Jitter),
+		table: n.Distribution.Table(), gap: gap(n),
+		loss:      newDraw(n.Seed, "loss", n.Loss, n.LossCorrelation),
+		duplicate: newDraw(n.Seed, "duplicate", n.Duplicate, n.DuplicateCorrelation),
+		corrupt:   newDraw(n.Seed, "corrupt", n.Corrupt, n.CorruptCorrelation),
+		disorder:  newDraw(n.Seed, "reorder", n.Reorder, n.ReorderCorrelation),
+		spread:    newDraw(n.Seed, "delay", 0, n.DelayCorrelation),
+		bits:      *rand.NewPCG(n.Seed, stream("bit")),
+	}
+}
+
+func gap(n qdisc.Netem) uint32 {
+	if n.Reorder == 0 {
+		return 0
+	}
+	return n.Gap
+}
+
+// Frames reports whether n must see packets as they are on the wire: everything
+// but a delay counts packets, and segmentation offload would have it count 64 KB
+// as one.
+func Frames(n qdisc.Netem) bool {
+	n.Delay, n.Jitter, n.DelayCorrelation, n.Distribution = 0, 0, 0, ""
+	return !n.IsZero()
+}
+
+// Packet takes a frame of size bytes that comes in at now, in ns, while queued ones
+// wait.
+func (m *Model) Packet(now int64, size, queued int) Verdict {
+	var v Verdict
+	m.enqueue(&v, now, size, queued, true)
+	return v
+}
+
+func (m *Model) enqueue(v *Verdict, now int64, size, queued int, original bool) {
+	count := 1
+	if original && m.duplicate.hit() {
+		v.Duplicated++
+		count++
+	}
+	if m.loss.hit() {
+		v.Lost++
+		count--
+	}
+	if count == 0 {
+		return
+	}
+	c := Copy{Bit: -1}
+	if m.corrupt.hit() && size > 0 {
+		c.Bit = int(m.bits.Uint64() % uint64(8*size))
+	}
+	if queued >= m.limit {
+		v.Overflow += count
+		return
+	}
+	// The copy takes the whole way once more, but is not copied again; it comes
+	// first, and without the flipped bit.
+	if count > 1 {
+		before := v.Count
+		m.enqueue(v, now, size, queued, false)
+		queued += v.Count - before
+	}
+	if c.Bit >= 0 {
+		v.Corrupted++
+	}
+	if m.gap == 0 || m.counter < m.gap-1 || m.disorder.share < m.disorder.next() {
+		c.Due = now + m.latency()
+		m.counter++
+		if c.Due > now {
+			v.Delayed++
+		}
+	} else {
+		c.Due, c.Ahead = now, true
+		m.counter = 0
+		v.Reordered++
+	}
+	v.Copies[v.Count] = c
+	v.Count++
+}
+
+// latency draws a delay (tabledist).
+func (m *Model) latency() int64 {
+	if m.jitter == 0 {
+		return m.delay
+	}
+	r := m.spread.next()
+	if m.table == nil {
+		return int64(uint64(r)%uint64(2*m.jitter)) + m.delay - m.jitter
+	}
+	t := int64(m.table[int(r)%len(m.table)])
+	x := m.jitter % qdisc.TableScale * t
+	if x >= 0 {
+		x += qdisc.TableScale / 2
+	} else {
+		x -= qdisc.TableScale / 2
+	}
+	return x/qdisc.TableScale + m.jitter/qdisc.TableScale*t + m.delay
+}
