@@ -9,16 +9,28 @@ import (
 // ToxicKind names what a toxic does to a connection.
 type ToxicKind string
 
-// The toxics, with Toxiproxy's names and one of ours, Down, which refuses
-// connections.
+// The toxics, with Toxiproxy's names and one of ours, Down.
 const (
-	Latency   ToxicKind = "latency"
-	Timeout   ToxicKind = "timeout"
+	// Latency delays what passes, by Latency plus or minus a uniform Jitter. The
+	// order of the bytes is kept. The TCP handshake is not delayed: the proxy makes
+	// it.
+	Latency ToxicKind = "latency"
+	// Timeout lets nothing pass and closes the connection once no data has come for
+	// Timeout.
+	Timeout ToxicKind = "timeout"
+	// ResetPeer resets the connection, Timeout after the first data on its side.
+	// Connections that the Toxicity spares are not reset early, but end with a reset
+	// instead of an orderly close.
 	ResetPeer ToxicKind = "reset_peer"
+	// LimitData closes the connection when Bytes have passed.
 	LimitData ToxicKind = "limit_data"
+	// Bandwidth lets Rate pass.
 	Bandwidth ToxicKind = "bandwidth"
-	Slicer    ToxicKind = "slicer"
-	Down      ToxicKind = "down"
+	// Slicer cuts the data into pieces of AverageSize plus or minus SizeVariation,
+	// with Delay after each.
+	Slicer ToxicKind = "slicer"
+	// Down refuses new connections and cuts the open ones.
+	Down ToxicKind = "down"
 )
 
 // StreamDirection is the side of a proxied connection, with Toxiproxy's words.
@@ -35,17 +47,21 @@ type Toxic struct {
 	Kind   ToxicKind
 	Stream StreamDirection
 	// Toxicity is the share of connections that it touches, drawn once for each
-	// connection. 0 means 100 %.
+	// connection and toxic, from a source without a seed. 0.0001..100 %, resolution
+	// 0.0001 %; 0 means 100 %.
 	Toxicity qdisc.Percent
-	// Latency and Jitter belong to latency (resolution 1 ms).
+	// Latency and Jitter belong to latency: 1 ms..24 h, and at most Latency;
+	// resolution 1 ms.
 	Latency, Jitter time.Duration
-	// Timeout belongs to timeout and reset_peer; 0 holds for ever, or resets at once.
+	// Timeout belongs to timeout and reset_peer: up to 24 h, resolution 1 ms; 0 holds
+	// for ever, or resets at once.
 	Timeout time.Duration
-	// Bytes belongs to limit_data.
+	// Bytes belongs to limit_data; 1 B or more.
 	Bytes qdisc.Bytes
-	// Rate belongs to bandwidth (resolution 1 KB/s).
+	// Rate belongs to bandwidth: 1 KB/s..100 GB/s, resolution 1 KB/s of 1000 bytes.
 	Rate qdisc.Rate
-	// AverageSize, SizeVariation and Delay belong to slicer (resolution 1 us).
+	// AverageSize, SizeVariation and Delay belong to slicer: 1 B..1 GiB, less than
+	// AverageSize, and up to 24 h with a resolution of 1 us.
 	AverageSize, SizeVariation qdisc.Bytes
 	Delay                      time.Duration
 }

@@ -51,6 +51,19 @@ func (t Toxic) Normalize() Toxic {
 	return t
 }
 
+// NormalizeToxics returns toxics as a proxy that has them reads back: each
+// normalized, a Down before all others, then the upstream side, then the
+// downstream side. Two lists ask for the same when these are equal.
+func NormalizeToxics(toxics []Toxic) []Toxic {
+	side := func(t Toxic) int { return slices.Index([]StreamDirection{"", Upstream, Downstream}, t.Stream) }
+	var n []Toxic
+	for _, t := range toxics {
+		n = append(n, t.Normalize())
+	}
+	slices.SortStableFunc(n, func(a, b Toxic) int { return side(a) - side(b) })
+	return n
+}
+
 // Validate returns everything that is wrong with t, each as a *qdisc.FieldError:
 // an unknown kind, a field that the kind does not use, a value out of range, or
 // one between two steps of the proxy's resolution, with the nearest allowed ones.

@@ -116,3 +116,19 @@ func TestToxicNormalize(t *testing.T) {
 		}
 	}
 }
+
+func TestNormalizeToxics(t *testing.T) {
+	got := NormalizeToxics([]Toxic{
+		{Kind: Timeout}, {Kind: Latency, Stream: Upstream}, {Kind: Slicer}, {Kind: Down}, {Kind: Slicer, Stream: Upstream},
+	})
+	want := []Toxic{
+		{Kind: Down}, {Kind: Latency, Stream: Upstream, Toxicity: 100}, {Kind: Slicer, Stream: Upstream, Toxicity: 100},
+		{Kind: Timeout, Stream: Downstream, Toxicity: 100}, {Kind: Slicer, Stream: Downstream, Toxicity: 100},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got): %s", d)
+	}
+	if got := NormalizeToxics(nil); got != nil {
+		t.Errorf("of nothing: %v", got)
+	}
+}

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"netemd/internal/fault"
@@ -39,14 +37,13 @@ type attributes struct {
 // first), and whether the proxy accepts connections at all.
 func toWire(toxics []fault.Toxic) (ts []wireToxic, enabled bool) {
 	enabled, ts = true, []wireToxic{}
-	for _, t := range toxics {
+	for _, t := range fault.NormalizeToxics(toxics) {
 		if t.Kind == fault.Down {
 			enabled = false
 			continue
 		}
-		ts = append(ts, encode(t.Normalize()))
+		ts = append(ts, encode(t))
 	}
-	slices.SortStableFunc(ts, func(a, b wireToxic) int { return -strings.Compare(a.Stream, b.Stream) })
 	return ts, enabled
 }
 
@@ -123,6 +120,13 @@ type order struct {
 	DeadlineUnixNS int64             `json:"deadline_unix_ns"`
 	Enabled        bool              `json:"enabled"`
 	Toxics         []json.RawMessage `json:"toxics"`
+}
+
+// outcome is the answer to an order.
+type outcome struct {
+	// Goroutines are what the connections that were cut left behind in the process,
+	// and what it always has; 0 when none were cut.
+	Goroutines int `json:"goroutines"`
 }
 
 func newOrder(toxics []fault.Toxic, deadline time.Time) (order, error) {

@@ -23,4 +23,13 @@
 // The price: connections through the proxy are cut when the toxics change, at the
 // start of a fault, at its end and at every change, and new ones are refused for
 // about a millisecond. Asking for what is already in force cuts none.
+//
+// # What is measured through the proxy
+//
+// The proxy ends the client's TCP connection and makes one of its own: the client
+// sees none of the loss, retransmission or SYN retry behind it. It costs a turn of
+// the conversation about 0.15 ms and a connection about 1 ms (BenchmarkRoundTrip,
+// BenchmarkConnect; two cores, loopback). A connection that is cut with data for a
+// slow reader inside leaves that data in the process, a fault of Toxiproxy 2.12.0;
+// the process starts over at the next clear once there are some dozens.
 package stream

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
+	"syscall"
 	"time"
 
 	"netemd/internal/fault"
@@ -67,14 +69,19 @@ func (e *Engine) Set(ctx context.Context, apiSocket string, toxics []fault.Toxic
 	case errors.Is(err, ErrStuck):
 		return fmt.Errorf("stream set: %w", e.recover(ctx, apiSocket, err))
 	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("stream set: %w", err) // no proxy: nothing to clear
+	}
 	// Half a fault is worse than none.
-	clean := context.WithoutCancel(ctx)
-	return fmt.Errorf("stream set: %w", errors.Join(err, e.Clear(clean, apiSocket)))
+	if undo := e.Clear(context.WithoutCancel(ctx), apiSocket); undo != nil {
+		return fmt.Errorf("stream set: %w; then %w", err, undo)
+	}
+	return fmt.Errorf("stream set: %w", err)
 }
 
 // Read returns the toxics in force, in typed units with all defaults written out,
-// those on the upstream side first; a proxy that refuses connections has a Down
-// before all others. Nil means none.
+// in the order of fault.NormalizeToxics, so that a comparison shows a drift. A proxy
+// that refuses connections has a Down. Nil means none.
 func (e *Engine) Read(ctx context.Context, apiSocket string) ([]fault.Toxic, error) {
 	toxics, err := e.read(ctx, apiSocket)
 	if err != nil {
@@ -107,14 +114,22 @@ func (e *Engine) replace(ctx context.Context, apiSocket string, toxics []fault.T
 	if err != nil {
 		return err
 	}
-	if err := e.control(apiSocket).call(ctx, "PUT", faultPath, o, nil); err != nil {
+	var done outcome
+	if err := e.control(apiSocket).call(ctx, "PUT", faultPath, o, &done); err != nil {
 		return err
+	}
+	if len(toxics) == 0 && done.Goroutines > maxLeaked {
+		// What the cut connections left is freed only with the process. Their like
+		// were cut just now, so this is the time.
+		if err := Restart(ctx, apiSocket); err != nil {
+			return err
+		}
 	}
 	got, err := e.read(ctx, apiSocket)
 	if err != nil {
 		return err
 	}
-	if want := fromWire(toWire(toxics)); !slices.Equal(got, want) {
+	if want := fault.NormalizeToxics(toxics); !slices.Equal(got, want) {
 		return fmt.Errorf("read back: the proxy has %+v, asked for %+v", got, want)
 	}
 	return nil

@@ -267,6 +267,36 @@ func TestClearDoesNotHangOnBlockedTraffic(t *testing.T) {
 	}
 }
 
+// What connections leave behind when they are cut with data inside does not add up
+// over many faults.
+func TestCutConnectionsDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, upstream(t, bulk))
+	for range 2 {
+		set(t, p, fault.Toxic{Kind: fault.Latency, Latency: 300 * time.Millisecond})
+		var clients []net.Conn
+		for range 30 {
+			c := dial(t, p.address)
+			_ = c.(*net.TCPConn).SetReadBuffer(4096)
+			clients = append(clients, c)
+		}
+		time.Sleep(400 * time.Millisecond)
+		set(t, p)
+		for _, c := range clients {
+			c.Close()
+		}
+	}
+	// A restart leaves a fresh process, which has a few goroutines.
+	o, err := newOrder([]fault.Toxic{{Kind: fault.Down}}, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done outcome
+	if err := New(Config{}).control(p.socket).call(context.Background(), "PUT", faultPath, o, &done); err != nil || done.Goroutines > maxLeaked {
+		t.Errorf("%d goroutines, %v; want at most %d", done.Goroutines, err, maxLeaked)
+	}
+}
+
 // The way that Toxiproxy offers hangs its whole API in that situation. The engine
 // must notice, and Restart must bring the proxy back.
 func TestStuckControl(t *testing.T) {

@@ -78,7 +78,7 @@ func serve(args []string) error {
 		server: server, name: *name, listen: *listen, upstream: *upstream,
 		log: log, startOver: startOver, limit: DefaultLimit,
 	}
-	if err := p.replace(order{Enabled: true}, anyEpoch); err != nil {
+	if _, err := p.replace(order{Enabled: true}, anyEpoch); err != nil {
 		return err
 	}
 	listener, err := listenUnix(*api)
@@ -120,10 +120,11 @@ func (p *proxy) routes() http.Handler {
 	mux.HandleFunc("PUT "+faultPath, func(w http.ResponseWriter, r *http.Request) {
 		var o order
 		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&o)
+		var done outcome
 		if err == nil {
-			err = p.replace(o, anyEpoch)
+			done.Goroutines, err = p.replace(o, anyEpoch)
 		}
-		answer(w, struct{}{}, err, http.StatusBadRequest)
+		answer(w, done, err, http.StatusBadRequest)
 	})
 	mux.HandleFunc("GET "+restartPath, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, started, nil, 0)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -30,6 +31,12 @@ type proxy struct {
 	timer *time.Timer
 }
 
+// maxLeaked is how many goroutines there may be, without a proxy, before the
+// process starts over; its own are about ten. A connection that is cut while data
+// for a slow reader waits in its toxics leaves one, and the data (6 MB were seen):
+// Toxiproxy's writer goes, and what feeds it waits for ever.
+const maxLeaked = 32
+
 var errNoDeadline = errors.New("a fault needs deadline_unix_ns in the future")
 
 // anyEpoch makes replace act whatever the last order was.
@@ -37,23 +44,25 @@ const anyEpoch = -1
 
 // replace carries out o, unless another order came after epoch. What Toxiproxy
 // does not understand is refused before anything changes.
-func (p *proxy) replace(o order, epoch int) error {
+//
+// It returns how many goroutines the connections that it cut left behind.
+func (p *proxy) replace(o order, epoch int) (left int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if epoch != anyEpoch && epoch != p.epoch {
-		return nil
+		return 0, nil
 	}
 	next := toxiproxy.NewProxy(p.server, p.name, p.listen, p.upstream)
 	for _, t := range o.Toxics {
 		// No connection is there yet, so adding cannot hang.
 		if _, err := next.Toxics.AddToxicJson(bytes.NewReader(t)); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	left := time.Until(time.Unix(0, o.DeadlineUnixNS))
+	until := time.Until(time.Unix(0, o.DeadlineUnixNS))
 	isFault := !o.Enabled || len(o.Toxics) > 0
-	if isFault && left <= 0 {
-		return errNoDeadline
+	if isFault && until <= 0 {
+		return 0, errNoDeadline
 	}
 	p.epoch++
 	if p.timer != nil {
@@ -63,27 +72,38 @@ func (p *proxy) replace(o order, epoch int) error {
 		// Before the toxics, so that they end even when the rest hangs. The timer's
 		// clock is the monotonic one: setting the wall clock moves nothing.
 		epoch := p.epoch
-		p.timer = time.AfterFunc(left, func() { p.open("deadline", epoch) })
+		p.timer = time.AfterFunc(until, func() { p.open("deadline", epoch) })
 	}
 	return p.swap(next, o.Enabled)
 }
 
 // swap puts next in the place of the running proxy, unless they are the same.
-func (p *proxy) swap(next *toxiproxy.Proxy, enabled bool) error {
+func (p *proxy) swap(next *toxiproxy.Proxy, enabled bool) (left int, err error) {
 	old, err := p.server.Collection.Get(p.name)
 	if err == nil && same(old, next, enabled) {
-		return nil
+		return 0, nil
 	}
 	if err == nil {
 		// Stops accepting, then cuts the open connections.
 		if err := p.server.Collection.Remove(p.name); err != nil {
-			return err
+			return 0, err
 		}
+		left = leaked()
 	}
 	if err := p.server.Collection.Add(next, enabled); err != nil {
-		return fmt.Errorf("listen on %s: %w", p.listen, err)
+		return left, fmt.Errorf("listen on %s: %w", p.listen, err)
 	}
-	return nil
+	return left, nil
+}
+
+// leaked is called when no proxy runs, and gives the connections that were cut a
+// moment to end.
+func leaked() int {
+	n := runtime.NumGoroutine()
+	for end := time.Now().Add(50 * time.Millisecond); n > maxLeaked && time.Now().Before(end); n = runtime.NumGoroutine() {
+		time.Sleep(time.Millisecond)
+	}
+	return n
 }
 
 // same reports whether old does already what next shall do.
@@ -97,11 +117,18 @@ func same(old, next *toxiproxy.Proxy, enabled bool) bool {
 }
 
 // open takes every fault away because of what why says, and starts the process
-// over when that hangs or fails: a proxy that nobody controls must let traffic
-// through. With an epoch it does nothing once another order has come.
+// over when that hangs, fails or leaves too much behind: a proxy that nobody
+// controls must let traffic through. With an epoch it does nothing once another
+// order has come.
 func (p *proxy) open(why string, epoch int) {
 	done := make(chan error, 1)
-	go func() { done <- p.replace(order{Enabled: true}, epoch) }()
+	go func() {
+		left, err := p.replace(order{Enabled: true}, epoch)
+		if err == nil && left > maxLeaked {
+			err = fmt.Errorf("cut connections left %d goroutines", left)
+		}
+		done <- err
+	}()
 	err := errors.New("proxy control stuck")
 	select {
 	case err = <-done:
