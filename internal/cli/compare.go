@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"netemd/internal/experiment"
+	"netemd/internal/fault"
+	"netemd/internal/report"
+	"netemd/internal/version"
+	"netemd/probe"
+	"netemd/qdisc"
+)
+
+// compareLoss is the loss of a comparison that names no impairment.
+const compareLoss qdisc.Percent = 20
+
+func (a *app) compare() *cobra.Command {
+	var f packetFlags
+	var calls callFlags
+	var out string
+	cmd := &cobra.Command{
+		Use: "compare --target NAME [flags]", Short: "No fault, packet layer and proxy layer side by side",
+		DisableFlagsInUseLine: true, ValidArgsFunction: cobra.NoFileCompletions, Args: arguments(0, "--target pg --loss 20%"),
+		Long: `Make the same calls four times: without a fault, with a packet fault (20 % loss if
+none is named), through a proxy that does nothing, and through the proxy with
+latency of the packet fault's median. The table shows what a proxy cannot show: the
+long tail that packet loss makes.
+
+It exits 4 when the rows must not be compared: when the fault was lost on the way,
+or no packet matched it.`,
+	}
+	cmd.Flags().StringVar(&f.target, "target", "", "`NAME` of the target; required")
+	a.completeTargets(cmd)
+	i := bind(cmd, &f.patch)
+	i.all()
+	i.common()
+	a.wayFlags(cmd, &f.direction, &f.engine)
+	calls.add(cmd.Flags())
+	cmd.Flags().StringVar(&out, "out", "", "write result.json, report.html and samples.jsonl to this `DIR`")
+	cmd.RunE = a.do(func(cmd *cobra.Command, _ []string) error {
+		if f.patch == (qdisc.Patch{}) || f.patch == (qdisc.Patch{Seed: f.patch.Seed, Limit: f.patch.Limit}) {
+			f.patch.Loss = ref(compareLoss)
+		}
+		spec, err := f.spec()
+		if err != nil {
+			return err
+		}
+		return a.runCompare(cmd.Context(), spec, calls, out)
+	})
+	return cmd
+}
+
+func (a *app) runCompare(ctx context.Context, spec fault.Spec, calls callFlags, out string) error {
+	agent, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	p, err := comparePlan(ctx, agent, spec, calls)
+	if err != nil {
+		return err
+	}
+	pr := a.progress()
+	c, err := experiment.Compare(ctx, p, agent, agent, pr.step)
+	pr.end()
+	if err != nil {
+		return err
+	}
+	if out != "" {
+		if err := report.Comparison(out, c); err != nil {
+			return err
+		}
+	}
+	a.warn(c.Warnings)
+	if err := a.emit(answer{kind: "compare", data: c, lines: anys(c.Rows), table: compareText(c)}); err != nil {
+		return err
+	}
+	if out != "" {
+		a.say("report: %s", filepath.Join(out, report.PageFile))
+	}
+	if !c.Conclusive {
+		for _, r := range c.Reasons {
+			a.say("inconclusive: %s", r)
+		}
+		return fmt.Errorf("compare: %w: the rows must not be compared", errInconclusive)
+	}
+	return nil
+}
+
+// comparePlan looks at what the comparison depends on before anything is done.
+func comparePlan(ctx context.Context, agent Agent, spec fault.Spec, calls callFlags) (experiment.Plan, error) {
+	var none experiment.Plan
+	t, err := agent.Resolve(ctx, spec.Target)
+	if err != nil {
+		return none, err
+	}
+	fs, err := agent.List(ctx)
+	if err != nil {
+		return none, err
+	}
+	for _, f := range fs {
+		if f.Spec.Target == spec.Target && (f.State == fault.Active || f.State == fault.Drifted) {
+			return none, hinted{
+				fmt.Errorf("compare: %s already has a fault, %s (%s), so there is no control run", spec.Target, f.ID, words(f.Spec)),
+				"take it away: netemctl clear " + f.ID,
+			}
+		}
+	}
+	v, err := agent.Version(ctx)
+	if err != nil {
+		return none, err
+	}
+	p := experiment.Plan{
+		Target: spec.Target, Packet: *spec.Packet, Direction: directionOf(spec), Engine: spec.Engine, Probe: probe.KindPostgres,
+		Count: calls.count, Concurrency: calls.concurrency, Timeout: calls.timeout, Proxy: t.Proxy.IsValid(), Asked: words(spec),
+		Environment: experiment.Environment{
+			Kernel: v.Kernel, AgentVersion: v.Version, ClientVersion: version.String(), GoVersion: v.GoVersion,
+			Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
+		},
+	}
+	return p, nil
+}
+
+func compareText(c experiment.Comparison) func(io.Writer, style) {
+	return func(w io.Writer, s style) {
+		t := summaryTable()
+		for _, r := range c.Rows {
+			paint := func(text string) string { return text }
+			if r.Layer == experiment.LayerPacket {
+				paint = s.bold
+			}
+			addSummary(&t, paint, r.Summary)
+		}
+		t.write(w, s)
+		fmt.Fprintln(w)
+		for _, line := range report.Explain(c) {
+			wrap(w, line)
+		}
+		if line := report.LossLine(c.Row(experiment.LayerPacket)); line != "" {
+			wrap(w, "The fault: "+line+".")
+		}
+		wrap(w, fmt.Sprintf("Engine %s%s. Kernel %s.", c.Engine, because(c.EngineReason), c.Environment.Kernel))
+	}
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"netemd/internal/lab"
+)
+
+// completionTime bounds what the shell waits for when it completes a name.
+const completionTime = time.Second
+
+// completeWords completes a flag with fixed words.
+func completeWords(cmd *cobra.Command, flag string, words []string) {
+	// It fails only for a flag that does not exist, which the tests would find.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeTargets completes --target with the agent's targets, or, without an
+// agent, with those of the built-in labs.
+func (a *app) completeTargets(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("target",
+		func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return beginning(a.targetNames(cmd.Context()), typed), cobra.ShellCompDirectiveNoFileComp
+		})
+}
+
+func (a *app) targetNames(ctx context.Context) []string {
+	var names []string
+	if agent, err := a.env.Dial(a.socketPath()); err == nil {
+		defer agent.Close()
+		ctx, cancel := context.WithTimeout(ctx, completionTime)
+		defer cancel()
+		ts, err := agent.Targets(ctx)
+		if err == nil {
+			for _, t := range ts {
+				names = append(names, t.Name)
+			}
+			return names
+		}
+	}
+	for _, d := range lab.Builtins() {
+		for _, t := range d.Targets {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// completeFaults completes a fault's id.
+func (a *app) completeFaults(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	agent, err := a.env.Dial(a.socketPath())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer agent.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	fs, err := agent.List(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	for _, f := range fs {
+		ids = append(ids, f.ID+"\t"+words(f.Spec))
+	}
+	return beginning(ids, typed), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeLabs completes the name of a built-in lab.
+func completeLabs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(args) == 0 {
+		for _, d := range lab.Builtins() {
+			names = append(names, d.Name)
+		}
+	}
+	return beginning(names, typed), cobra.ShellCompDirectiveNoFileComp
+}
+
+func beginning(words []string, typed string) []string {
+	var out []string
+	for _, w := range words {
+		if strings.HasPrefix(w, typed) {
+			out = append(out, w)
+		}
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"netemd/internal/client"
+	"netemd/internal/experiment"
+	"netemd/internal/fault"
+	"netemd/internal/feature"
+	"netemd/internal/lab"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// Env is the outside world of a command.
+type Env struct {
+	// Args are the arguments without the program's name.
+	Args   []string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// Getenv looks up an environment variable; "" when it is not set.
+	Getenv func(string) string
+	// StdinTerminal, StdoutTerminal and StderrTerminal say which of them a person
+	// looks at.
+	StdinTerminal, StdoutTerminal, StderrTerminal bool
+	// Now is the clock; its location is the user's.
+	Now func() time.Time
+	// Dial connects to the agent at a socket.
+	Dial func(socket string) (Agent, error)
+	// Command runs a command, in the named namespace if that is not empty.
+	Command func(ctx context.Context, c Command) (exitCode int, err error)
+	// StaleNamespaces lists files in /run/netns that are no namespace.
+	StaleNamespaces func() ([]string, error)
+}
+
+// Command is a process that netemctl runs for the user, with its own standard
+// streams.
+type Command struct {
+	// Namespace is the named network namespace; empty is netemctl's own.
+	Namespace string
+	Argv      []string
+	Stdin     io.Reader
+	Stdout    io.Writer
+	Stderr    io.Writer
+	// Terminal says that Stdin is a terminal, which sends its signals to the command
+	// by itself.
+	Terminal bool
+}
+
+// Agent is what netemctl needs of netemd.
+type Agent interface {
+	experiment.Faults
+	experiment.Prober
+	FaultStore
+	TargetStore
+	LabStore
+	System
+	io.Closer
+}
+
+// FaultStore is the rest of the faults' service.
+type FaultStore interface {
+	Change(ctx context.Context, id string, p qdisc.Patch) (fault.Fault, error)
+	List(ctx context.Context) ([]fault.Fault, error)
+	Watch(ctx context.Context, event func(fault.Event)) error
+}
+
+// TargetStore knows the targets.
+type TargetStore interface {
+	Targets(ctx context.Context) ([]target.Target, error)
+	Resolve(ctx context.Context, name string) (target.Target, error)
+}
+
+// LabStore makes labs.
+type LabStore interface {
+	LabUp(ctx context.Context, name string, progress func(step string)) (lab.Info, error)
+	LabDown(ctx context.Context, name string) (existed bool, err error)
+	Labs(ctx context.Context) ([]lab.Info, error)
+}
+
+// System is about the agent and its kernel.
+type System interface {
+	Features(ctx context.Context) (feature.Report, error)
+	Version(ctx context.Context) (client.AgentVersion, error)
+}
+
+var _ Agent = (*client.Client)(nil)

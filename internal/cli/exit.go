@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"netemd/internal/client"
+	"netemd/probe"
+	"netemd/qdisc"
+)
+
+// The exit codes, for scripts. With `-- CMD` the exit code is CMD's.
+const (
+	exitDone         = 0
+	exitError        = 1
+	exitUsage        = 2
+	exitFailed       = 3
+	exitInconclusive = 4
+	exitUnreachable  = 5
+	exitUnsupported  = 6
+	exitDenied       = 7
+	exitInterrupted  = 130
+)
+
+const exitCodesText = `Exit codes:
+  0    done, or the verdict is "passed"
+  1    error; a conflict and an unknown target too
+  2    usage: a wrong flag, argument or value
+  3    the verdict is "failed"
+  4    the verdict is "inconclusive"
+  5    the agent, netemd, cannot be reached
+  6    not supported here
+  7    denied
+  130  interrupted, after undoing what was in progress
+With "-- CMD" the exit code is CMD's.`
+
+// errInconclusive ends a command whose result must not be relied on; its reasons
+// are told before.
+var errInconclusive = errors.New("inconclusive")
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+// commandExit carries the exit code of the user's command.
+type commandExit struct{ code int }
+
+func (commandExit) Error() string { return "the command failed" }
+
+// hinted is an error with something to do about it, which only netemctl prints.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (e hinted) Error() string { return e.err.Error() }
+func (e hinted) Unwrap() error { return e.err }
+func (e hinted) Hint() string  { return e.hint }
+
+// withHint adds a hint to an error that has none.
+func withHint(err error, hint string) error {
+	if err == nil || hintOf(err) != "" {
+		return err
+	}
+	return hinted{err, hint}
+}
+
+func hintOf(err error) string {
+	var h interface{ Hint() string }
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}
+
+func exitCode(ctx context.Context, err error) int {
+	var usage usageError
+	var command commandExit
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &command):
+		return command.code
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.As(err, &usage), errors.Is(err, qdisc.ErrInvalid), errors.Is(err, probe.ErrRequest):
+		return exitUsage
+	case errors.Is(err, errInconclusive):
+		return exitInconclusive
+	case errors.Is(err, client.ErrUnreachable):
+		return exitUnreachable
+	case errors.Is(err, fs.ErrPermission):
+		return exitDenied
+	case errors.Is(err, errors.ErrUnsupported):
+		return exitUnsupported
+	}
+	return exitError
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"netemd/internal/fault"
+	"netemd/qdisc"
+)
+
+func (a *app) change() *cobra.Command {
+	var patch qdisc.Patch
+	cmd := &cobra.Command{
+		Use: "change ID [flags]", Short: "Change a packet fault in place",
+		Long: `Change a packet fault in place, in one replace that loses nothing. What is not
+named stays as it is; 0 takes an impairment away:
+
+  netemctl change f1 --loss 5% --delay 0ms`,
+		Args: arguments(1, "ID --loss 5%"), DisableFlagsInUseLine: true, ValidArgsFunction: a.completeFaults,
+	}
+	i := bind(cmd, &patch)
+	i.all()
+	i.common()
+	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
+		if err := noCommand(cmd, args); err != nil {
+			return err
+		}
+		if patch == (qdisc.Patch{}) {
+			return hinted{usageError{errors.New("change: nothing to change")}, "name what, such as --loss 5%"}
+		}
+		if err := patch.Validate(); err != nil {
+			return err
+		}
+		agent, err := a.dial()
+		if err != nil {
+			return err
+		}
+		defer agent.Close()
+		f, err := agent.Change(cmd.Context(), args[0], patch)
+		if err != nil {
+			return err
+		}
+		a.warn(f.Warnings)
+		return a.emitFault(f)
+	})
+	return cmd
+}
+
+func (a *app) list() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the faults", Args: arguments(0, ""),
+		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, _ []string) error {
+			fs, err := agent.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.emitFaults("faults", fs, "no fault")
+		}),
+	}
+}
+
+// faultsData is what list and clear answer.
+type faultsData struct {
+	Faults []faultView `json:"faults"`
+}
+
+func (a *app) emitFaults(kind string, fs []fault.Fault, none string) error {
+	now := a.env.Now()
+	data := faultsData{Faults: []faultView{}}
+	for _, f := range fs {
+		data.Faults = append(data.Faults, viewFault(f, now))
+	}
+	return a.emit(answer{kind: kind, data: data, lines: anys(data.Faults), table: func(w io.Writer, s style) {
+		if len(fs) == 0 {
+			a.say("%s", none)
+			return
+		}
+		t := table{head: []string{"ID", "TARGET", "STATE", "ENGINE", "FAULT", "SEEN", "LOST", "ENDS"}, right: map[int]bool{5: true, 6: true}}
+		for _, f := range fs {
+			t.add(s.bold(f.ID), f.Spec.Target, paintState(s, f.State), string(f.Engine), words(f.Spec),
+				fmt.Sprint(f.Counters.Seen), fmt.Sprint(f.Counters.Lost), ends(f, now))
+		}
+		t.write(w, s)
+	}})
+}
+
+func (a *app) show() *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show a fault with its counters", Args: arguments(1, "ID"), ValidArgsFunction: a.completeFaults,
+		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
+			f, err := agent.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			a.warn(f.Warnings)
+			return a.emitFault(f)
+		}),
+	}
+}
+
+func (a *app) renew() *cobra.Command {
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use: "renew ID [--ttl TIME]", Short: "Give a fault its time to live again, from now", DisableFlagsInUseLine: true,
+		Args: arguments(1, "ID"), ValidArgsFunction: a.completeFaults,
+		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
+			f, err := agent.Renew(cmd.Context(), args[0], ttl)
+			if err != nil {
+				return err
+			}
+			return a.emitFault(f)
+		}),
+	}
+	cmd.Flags().Var(typed(&ttl, "TIME", positive, nil), "ttl", "time to live from now (default the fault's own)")
+	return cmd
+}
+
+func (a *app) clear() *cobra.Command {
+	var target string
+	var all bool
+	cmd := &cobra.Command{
+		Use: "clear ID | clear --target NAME | clear --all", Short: "Take faults away", DisableFlagsInUseLine: true,
+		Long:              "Take faults away: one by its id, all of a target, or all. Clearing what is not there is no error.",
+		ValidArgsFunction: a.completeFaults,
+	}
+	cmd.Flags().StringVar(&target, "target", "", "clear all faults of the target `NAME`")
+	cmd.Flags().BoolVar(&all, "all", false, "clear all faults")
+	a.completeTargets(cmd)
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		given := len(args)
+		if target != "" {
+			given++
+		}
+		if all {
+			given++
+		}
+		if given != 1 {
+			return hinted{errors.New("clear: want exactly one of ID, --target NAME and --all"), "list them with: netemctl list"}
+		}
+		return nil
+	}
+	cmd.RunE = a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
+		what := fault.Selector{Target: target, All: all}
+		if len(args) == 1 {
+			what.ID = args[0]
+		}
+		fs, err := agent.Clear(cmd.Context(), what)
+		if err != nil {
+			return err
+		}
+		if a.output != outTable {
+			return a.emitFaults("cleared", fs, "")
+		}
+		if len(fs) == 0 {
+			a.say("nothing to clear")
+		}
+		s := a.style(a.env.StdoutTerminal)
+		for _, f := range fs {
+			fmt.Fprintf(a.env.Stdout, "%s cleared: %s\n", s.bold(f.ID), words(f.Spec))
+		}
+		return nil
+	})
+	return cmd
+}
+
+// eventView is an event as JSON.
+type eventView struct {
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"`
+	Fault faultView `json:"fault"`
+}
+
+func (a *app) watch() *cobra.Command {
+	return &cobra.Command{
+		Use: "watch", Short: "Tell what happens to faults, until interrupted", Args: arguments(0, ""),
+		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if a.output == outJSON {
+				return hinted{usageError{errors.New("watch: a stream is no single document")}, "use -o jsonl"}
+			}
+			agent, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer agent.Close()
+			e := json.NewEncoder(a.env.Stdout)
+			s := a.style(a.env.StdoutTerminal)
+			return agent.Watch(cmd.Context(), func(ev fault.Event) {
+				now := a.env.Now()
+				if a.output == outJSONL {
+					// A reader that went away ends the watch by its signal.
+					_ = e.Encode(eventView{Time: ev.Time, Event: ev.Kind, Fault: viewFault(ev.Fault, now)})
+					return
+				}
+				fmt.Fprintf(a.env.Stdout, "%s  %-8s  %s  %s\n",
+					ev.Time.In(now.Location()).Format("15:04:05.000"), ev.Kind, s.bold(ev.Fault.ID), words(ev.Fault.Spec))
+			})
+		}),
+	}
+}

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"netemd/internal/experiment"
+	"netemd/internal/fault"
+	"netemd/internal/report"
+	"netemd/qdisc"
+)
+
+// faultView is a fault as JSON. Field names carry units.
+type faultView struct {
+	ID           string              `json:"id"`
+	Target       string              `json:"target"`
+	State        fault.State         `json:"state"`
+	Engine       fault.Engine        `json:"engine"`
+	EngineReason string              `json:"engine_reason"`
+	Direction    fault.Direction     `json:"direction,omitempty"`
+	Summary      string              `json:"summary"`
+	Owner        string              `json:"owner"`
+	*packetView                      // null for a stream fault
+	Toxics       []toxicView         `json:"toxics,omitempty"`
+	Placement    []string            `json:"placement"`
+	Applied      time.Time           `json:"applied"`
+	Expires      time.Time           `json:"expires"`
+	RemainingS   float64             `json:"remaining_s"`
+	TTLNS        int64               `json:"ttl_ns"`
+	Warnings     []string            `json:"warnings"`
+	Counters     experiment.Counters `json:"counters"`
+	MeasuredLoss *float64            `json:"measured_loss_percent,omitempty"`
+}
+
+// packetView is an impairment as JSON: every field, also what is 0.
+type packetView struct {
+	LossPercent                 float64 `json:"loss_percent"`
+	LossCorrelationPercent      float64 `json:"loss_correlation_percent"`
+	DelayNS                     int64   `json:"delay_ns"`
+	JitterNS                    int64   `json:"jitter_ns"`
+	DelayCorrelationPercent     float64 `json:"delay_correlation_percent"`
+	Distribution                string  `json:"distribution"`
+	ReorderPercent              float64 `json:"reorder_percent"`
+	ReorderCorrelationPercent   float64 `json:"reorder_correlation_percent"`
+	GapPackets                  uint32  `json:"gap_packets"`
+	DuplicatePercent            float64 `json:"duplicate_percent"`
+	DuplicateCorrelationPercent float64 `json:"duplicate_correlation_percent"`
+	CorruptPercent              float64 `json:"corrupt_percent"`
+	CorruptCorrelationPercent   float64 `json:"corrupt_correlation_percent"`
+	LimitPackets                uint32  `json:"limit_packets"`
+	Seed                        uint64  `json:"seed"`
+}
+
+func viewPacket(n qdisc.Netem) *packetView {
+	n = n.Normalize()
+	shape := n.Distribution
+	if shape == "" {
+		shape = qdisc.Uniform
+	}
+	return &packetView{
+		LossPercent: float64(n.Loss), LossCorrelationPercent: float64(n.LossCorrelation),
+		DelayNS: int64(n.Delay), JitterNS: int64(n.Jitter), DelayCorrelationPercent: float64(n.DelayCorrelation),
+		Distribution:   string(shape),
+		ReorderPercent: float64(n.Reorder), ReorderCorrelationPercent: float64(n.ReorderCorrelation), GapPackets: n.Gap,
+		DuplicatePercent: float64(n.Duplicate), DuplicateCorrelationPercent: float64(n.DuplicateCorrelation),
+		CorruptPercent: float64(n.Corrupt), CorruptCorrelationPercent: float64(n.CorruptCorrelation),
+		LimitPackets: n.Limit, Seed: n.Seed,
+	}
+}
+
+func viewFault(f fault.Fault, now time.Time) faultView {
+	v := faultView{
+		ID: f.ID, Target: f.Spec.Target, State: f.State, Engine: f.Engine, EngineReason: f.EngineReason,
+		Summary: words(f.Spec), Owner: f.Spec.Owner, Placement: list(f.Placement), Applied: f.Applied, Expires: f.Expires,
+		RemainingS: math.Round(max(0, f.Expires.Sub(now).Seconds())*10) / 10,
+		TTLNS:      int64(f.Spec.TTL), Warnings: list(f.Warnings), Counters: experiment.Counters(f.Counters),
+	}
+	if p := f.Spec.Packet; p != nil {
+		v.packetView = viewPacket(*p)
+		v.Direction = directionOf(f.Spec)
+		if p.Loss > 0 {
+			v.MeasuredLoss = experiment.MeasureLoss(p.Loss, f.Counters.Seen, f.Counters.Lost).Measured
+		}
+	}
+	for _, t := range f.Spec.Toxics {
+		v.Toxics = append(v.Toxics, viewToxic(t))
+	}
+	return v
+}
+
+// list is never null in JSON.
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+func directionOf(s fault.Spec) fault.Direction {
+	if s.Direction == "" {
+		return fault.To
+	}
+	return s.Direction
+}
+
+// faultText is a fault for people.
+func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
+	return func(w io.Writer, s style) {
+		fmt.Fprintf(w, "%s %s: %s\n", s.bold(f.ID), paintState(s, f.State), s.bold(words(f.Spec)))
+		rows := [][2]string{
+			{"engine", string(f.Engine) + because(f.EngineReason)},
+			{"placement", strings.Join(f.Placement, "; ")},
+			{"owner", f.Spec.Owner},
+			{"ends", ends(f, now)},
+		}
+		if f.Counters != (fault.Counters{}) {
+			rows = append(rows, [2]string{"packets", countersText(f.Counters)})
+		}
+		if f.Spec.Packet != nil && f.Spec.Packet.Loss > 0 && f.Counters.Seen > 0 {
+			l := experiment.MeasureLoss(f.Spec.Packet.Loss, f.Counters.Seen, f.Counters.Lost)
+			rows = append(rows, [2]string{"loss", report.LossLine(&experiment.Row{Loss: &l})})
+		}
+		rows = append(rows, [2]string{"undo", "netemctl clear " + f.ID})
+		pairs(w, s, rows)
+	}
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+func paintState(s style, state fault.State) string {
+	switch state {
+	case fault.Active:
+		return s.good(string(state))
+	case fault.Lost, fault.Drifted:
+		return s.bad(string(state))
+	}
+	return string(state)
+}
+
+// countersText says the counters that are not 0.
+func countersText(c fault.Counters) string {
+	parts := []string{fmt.Sprintf("%d seen", c.Seen)}
+	for _, p := range []struct {
+		n    uint64
+		what string
+	}{
+		{c.Lost, "lost"}, {c.Overflow, "lost to a full queue"}, {c.Delayed, "delayed"}, {c.Duplicated, "duplicated"},
+		{c.Reordered, "reordered"}, {c.Corrupted, "corrupted"}, {c.Opened, "passed unimpaired, the engine being late"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// short is a duration in whole seconds, or finer below 10 s: "10m", "1h30m".
+func short(d time.Duration) string {
+	if d >= 10*time.Second {
+		return qdisc.FormatDuration(d.Round(time.Second))
+	}
+	return qdisc.FormatDuration(d.Round(100 * time.Millisecond))
+}

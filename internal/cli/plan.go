@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"netemd/internal/fault"
+	"netemd/internal/lab"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// planView is a dry run as JSON.
+type planView struct {
+	Engine     fault.Engine    `json:"engine"`
+	Placement  []string        `json:"placement"`
+	Direction  fault.Direction `json:"direction"`
+	Operations []operation     `json:"operations"`
+	Warnings   []string        `json:"warnings"`
+}
+
+// operation is one thing that would be done to one device.
+type operation struct {
+	// TCX says what the ebpf engine would do; TC is then the same fault in tc's words.
+	TCX string `json:"tcx,omitempty"`
+	// TC is what a person would type in the namespace Netns.
+	TC string `json:"tc"`
+	// OptionsHex is the payload of TCA_OPTIONS: struct tc_netem_qopt, then the nested
+	// attributes.
+	OptionsHex string `json:"options_hex"`
+	Netns      string `json:"netns"`
+	Device     string `json:"device"`
+}
+
+// planFault says what a fault would do, without root, agent or kernel.
+func (a *app) planFault(spec fault.Spec) error {
+	t, err := builtinTarget(spec.Target)
+	if err != nil {
+		return err
+	}
+	p, err := plan(spec, t)
+	if err != nil {
+		return err
+	}
+	if a.output == outTable {
+		a.warn(p.Warnings)
+	}
+	return a.emit(answer{kind: "plan", data: p, table: func(w io.Writer, s style) {
+		fmt.Fprintf(w, "plan: %s (nothing was changed)\n", s.bold(words(spec)))
+		rows := [][2]string{{"engine", string(p.Engine)}}
+		for _, place := range p.Placement {
+			rows = append(rows, [2]string{"placement", place})
+		}
+		for _, o := range p.Operations {
+			rows = append(rows, [2]string{"tcx", o.TCX}, [2]string{"tc", fmt.Sprintf("%s  (in netns %s)", o.TC, o.Netns)},
+				[2]string{"options", o.OptionsHex})
+		}
+		pairs(w, s, rows)
+	}})
+}
+
+// builtinTarget finds a target of the built-in labs.
+func builtinTarget(name string) (target.Target, error) {
+	var known []string
+	for _, d := range lab.Builtins() {
+		ts, err := d.Resolve()
+		if err != nil {
+			return target.Target{}, err
+		}
+		for _, t := range ts {
+			if t.Name == name {
+				return t, nil
+			}
+			known = append(known, t.Name)
+		}
+	}
+	return target.Target{}, fmt.Errorf("%w %q, known: %s", target.ErrUnknown, name, strings.Join(known, ", "))
+}
+
+func plan(spec fault.Spec, t target.Target) (planView, error) {
+	n := spec.Packet.Normalize()
+	p := planView{
+		Engine: spec.Engine, Direction: directionOf(spec), Placement: []string{}, Operations: []operation{}, Warnings: []string{},
+	}
+	if p.Engine == "" {
+		p.Engine = fault.Auto
+	}
+	options, err := n.MarshalOptions()
+	if err != nil {
+		return planView{}, err
+	}
+	for _, place := range placesOf(t, p.Direction) {
+		p.Placement = append(p.Placement, fmt.Sprintf("%v (one-way, %s, passes per round trip %d)", place, place.Hook, passes(place)))
+		o := operation{
+			TC:    fmt.Sprintf("tc qdisc replace dev %s root netem %s", place.Device, n.TC()),
+			Netns: place.Namespace, Device: place.Device, OptionsHex: hex.EncodeToString(options),
+		}
+		if p.Engine == fault.EBPF {
+			o.TCX = tcxWords(place, n)
+		}
+		p.Operations = append(p.Operations, o)
+	}
+	p.Warnings = append(p.Warnings, n.Warnings()...)
+	p.Warnings = append(p.Warnings, planWarnings(p.Engine, n)...)
+	return p, nil
+}
+
+func placesOf(t target.Target, d fault.Direction) []target.Place {
+	switch d {
+	case fault.From:
+		return []target.Place{t.From}
+	case fault.Both:
+		return []target.Place{t.To, t.From}
+	}
+	return []target.Place{t.To}
+}
+
+// passes is how often a packet and its answer pass a place: on loopback both pass
+// the one egress.
+func passes(p target.Place) int {
+	if p.Device == "lo" {
+		return 2
+	}
+	return 1
+}
+
+func planWarnings(e fault.Engine, n qdisc.Netem) []string {
+	var out []string
+	if e == fault.Auto {
+		out = append(out, "engine auto: netemd chooses at apply, by a real try; shown is what netem would be told")
+	}
+	if n.Loss > 0 || n.Reorder > 0 {
+		out = append(out, "where segmentation offload is on, one packet may be a super-packet of up to 64 KB, "+
+			"and a loss or reordering takes it whole")
+	}
+	return out
+}
+
+// tcxWords says what the ebpf engine does at a place.
+func tcxWords(p target.Place, n qdisc.Netem) string {
+	mode := "drop in the program"
+	if n.Queues() {
+		mode = "divert to the engine's queue"
+	}
+	return fmt.Sprintf("attach at the head of tcx %s of %s, match %s, %s: %v", p.Hook, p.Device, flowWords(p.Flow), mode, n)
+}
+
+func flowWords(f target.Flow) string {
+	var parts []string
+	switch f.Protocol {
+	case 0:
+	case 6:
+		parts = append(parts, "tcp")
+	case 17:
+		parts = append(parts, "udp")
+	default:
+		parts = append(parts, fmt.Sprintf("protocol %d", f.Protocol))
+	}
+	end := func(name string, prefix fmt.Stringer, valid bool, port uint16) {
+		if valid {
+			parts = append(parts, name+" "+prefix.String())
+		}
+		if port != 0 {
+			parts = append(parts, fmt.Sprintf("%s port %d", name, port))
+		}
+	}
+	end("from", f.Source, f.Source.IsValid(), f.SourcePort)
+	end("to", f.Destination, f.Destination.IsValid(), f.DestinationPort)
+	if len(parts) == 0 {
+		return "all packets"
+	}
+	return strings.Join(parts, " ")
+}

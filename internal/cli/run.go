@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"netemd/internal/client"
+	"netemd/internal/fault"
+)
+
+// app is one run of netemctl.
+type app struct {
+	env    Env
+	socket string
+	output string
+	// positional reads the value that a command takes as its argument, so that a
+	// negative one, which looks like a flag, is refused in the value's own words.
+	positional map[*cobra.Command]func(string) error
+}
+
+// ran marks an error as coming from a command that was understood; every other
+// error of cobra is one of usage.
+type ran struct{ error }
+
+func (e ran) Unwrap() error { return e.error }
+
+// Run runs one command line and returns its exit code. When ctx ends, what was in
+// progress is undone first.
+func Run(ctx context.Context, env Env) int {
+	a := &app{env: env, positional: map[*cobra.Command]func(string) error{}}
+	root := a.root()
+	root.SetArgs(env.Args)
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	err := root.ExecuteContext(ctx)
+	if r := (ran{}); err != nil && !errors.As(err, &r) {
+		err = usage(root, err)
+	}
+	code := exitCode(ctx, err)
+	a.complain(err, code)
+	return code
+}
+
+// usage makes cobra's errors one line and a hint.
+func usage(root *cobra.Command, err error) error {
+	text, rest, _ := strings.Cut(err.Error(), "\n")
+	if h := hintOf(err); h != "" {
+		return hinted{usageError{errors.New(text)}, h}
+	}
+	hint := "see 'netemctl --help'"
+	if _, suggestions, ok := strings.Cut(rest, "Did you mean this?"); ok {
+		hint = "did you mean " + strings.Join(strings.Fields(suggestions), " or ") + "?"
+	}
+	return hinted{usageError{errors.New(text)}, hint}
+}
+
+// complain prints an error in one line, and its hint in a second.
+func (a *app) complain(err error, code int) {
+	var command commandExit
+	switch {
+	case err == nil || errors.As(err, &command):
+		return
+	case code == exitInterrupted:
+		fmt.Fprintln(a.env.Stderr, "netemctl: interrupted")
+		if text := leftBehind(err); text != "" {
+			fmt.Fprintln(a.env.Stderr, "netemctl:", text)
+		}
+		return
+	}
+	fmt.Fprintln(a.env.Stderr, "netemctl:", oneLine(err))
+	if h := hintOf(err); h != "" {
+		fmt.Fprintln(a.env.Stderr, "hint:", h)
+	}
+}
+
+// leftBehind is what went wrong while an interrupted command was undone.
+func leftBehind(err error) string {
+	var kept []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if line != context.Canceled.Error() && !strings.HasSuffix(line, " signal received") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "; ")
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// do wraps a command's body.
+func (a *app) do(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := a.checkOutput(); err != nil {
+			return ran{err}
+		}
+		if err := f(cmd, args); err != nil {
+			return ran{err}
+		}
+		return nil
+	}
+}
+
+// withAgent wraps a command's body that needs the agent.
+func (a *app) withAgent(
+	f func(cmd *cobra.Command, agent Agent, args []string) error,
+) func(*cobra.Command, []string) error {
+	return a.do(func(cmd *cobra.Command, args []string) error {
+		agent, err := a.dial()
+		if err != nil {
+			return err
+		}
+		defer agent.Close()
+		return f(cmd, agent, args)
+	})
+}
+
+func (a *app) dial() (Agent, error) {
+	agent, err := a.env.Dial(a.socketPath())
+	if errors.Is(err, client.ErrUnreachable) {
+		err = withHint(err, "start it with: netemd")
+	}
+	return agent, err
+}
+
+func (a *app) socketPath() string {
+	switch {
+	case a.socket != "":
+		return a.socket
+	case a.env.Getenv("NETEMD_SOCKET") != "":
+		return a.env.Getenv("NETEMD_SOCKET")
+	}
+	return client.DefaultSocket
+}
+
+// flagError turns pflag's errors into the words of the values.
+func (a *app) flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	see := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	switch {
+	case errors.As(err, &unknown):
+		value := "-" + unknown.GetSpecifiedShortnames()
+		if parse := a.positional[cmd]; parse != nil && looksNegative(value) {
+			if err := parse(value); err != nil {
+				return err
+			}
+		}
+	case errors.As(err, &invalid):
+		return withHint(named("--"+invalid.GetFlag().Name, errors.Unwrap(invalid), invalid.GetValue()), see)
+	}
+	return withHint(err, see)
+}
+
+func looksNegative(s string) bool {
+	return len(s) > 1 && s[0] == '-' && (s[1] >= '0' && s[1] <= '9' || s[1] == '.')
+}
+
+// group is a command that only has commands.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		err := unknownCommand(cmd, args[0])
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			return hinted{err, "did you mean " + strings.Join(near, " or ") + "?"}
+		}
+		var known []string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				known = append(known, c.Name())
+			}
+		}
+		return hinted{err, "known: " + strings.Join(known, ", ")}
+	}
+	return cmd
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	if path := below(cmd); path != "" {
+		return fmt.Errorf("%s: unknown command %q", path, name)
+	}
+	return fmt.Errorf("unknown command %q", name)
+}
+
+// below is a command's path without the program's name.
+func below(cmd *cobra.Command) string {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	return path
+}
+
+// arguments says how many arguments a command takes, and how it is written.
+func arguments(n int, form string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		own := args
+		if at := cmd.ArgsLenAtDash(); at >= 0 {
+			own = args[:at]
+		}
+		if len(own) == n {
+			return nil
+		}
+		what := "takes no argument"
+		if n > 0 {
+			what = "takes one argument"
+		}
+		return hinted{
+			fmt.Errorf("%s: %s, not %d", below(cmd), what, len(own)),
+			fmt.Sprintf("write: %s %s", cmd.CommandPath(), form),
+		}
+	}
+}
+
+// dashed returns the arguments after "--", nil without it.
+func dashed(cmd *cobra.Command, args []string) []string {
+	if at := cmd.ArgsLenAtDash(); at >= 0 {
+		return args[at:]
+	}
+	return nil
+}
+
+// noCommand refuses "-- CMD" where it means nothing.
+func noCommand(cmd *cobra.Command, args []string) error {
+	if rest := dashed(cmd, args); len(rest) > 0 {
+		return usageError{fmt.Errorf("%s: takes no command after --", below(cmd))}
+	}
+	return nil
+}
+
+// warn prints warnings for people.
+func (a *app) warn(warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(a.env.Stderr, a.style(a.env.StderrTerminal).warning("warning:"), w)
+	}
+}
+
+// say prints talk for people.
+func (a *app) say(format string, args ...any) { fmt.Fprintf(a.env.Stderr, format+"\n", args...) }
+
+// words says a fault's spec in one phrase.
+func words(s fault.Spec) string {
+	what := ""
+	switch {
+	case s.Packet != nil:
+		what = s.Packet.String()
+		if s.Packet.Loss == 100 {
+			what = strings.Replace(what, "loss 100%", "partition (loss 100%)", 1)
+		}
+	default:
+		parts := make([]string, len(s.Toxics))
+		for i, t := range s.Toxics {
+			parts[i] = toxicWords(t)
+		}
+		what = strings.Join(parts, ", ")
+	}
+	preposition := "to "
+	if s.Packet != nil {
+		switch s.Direction {
+		case fault.From:
+			preposition = "from "
+		case fault.Both:
+			preposition = "to and from "
+		}
+	} else {
+		preposition = "on the proxy of "
+	}
+	return what + " " + preposition + s.Target
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"netemd/internal/fault"
+	"netemd/qdisc"
+)
+
+// toxicView is a toxic as JSON; only its own kind's fields are there.
+type toxicView struct {
+	Kind          fault.ToxicKind       `json:"kind"`
+	Stream        fault.StreamDirection `json:"stream"`
+	Toxicity      float64               `json:"toxicity_percent"`
+	LatencyNS     *int64                `json:"latency_ns,omitempty"`
+	JitterNS      *int64                `json:"jitter_ns,omitempty"`
+	TimeoutNS     *int64                `json:"timeout_ns,omitempty"`
+	Bytes         *uint64               `json:"bytes,omitempty"`
+	Rate          *uint64               `json:"rate_bytes_per_second,omitempty"`
+	AverageSize   *uint64               `json:"average_size_bytes,omitempty"`
+	SizeVariation *uint64               `json:"size_variation_bytes,omitempty"`
+	DelayNS       *int64                `json:"delay_ns,omitempty"`
+}
+
+func viewToxic(t fault.Toxic) toxicView {
+	v := toxicView{Kind: t.Kind, Stream: t.Stream, Toxicity: float64(t.Toxicity)}
+	if v.Stream == "" {
+		v.Stream = fault.Downstream
+	}
+	if v.Toxicity == 0 {
+		v.Toxicity = 100
+	}
+	switch t.Kind {
+	case fault.Latency:
+		v.LatencyNS, v.JitterNS = ref(int64(t.Latency)), ref(int64(t.Jitter))
+	case fault.Timeout, fault.ResetPeer:
+		v.TimeoutNS = ref(int64(t.Timeout))
+	case fault.LimitData:
+		v.Bytes = ref(uint64(t.Bytes))
+	case fault.Bandwidth:
+		v.Rate = ref(uint64(t.Rate))
+	case fault.Slicer:
+		v.AverageSize, v.SizeVariation = ref(uint64(t.AverageSize)), ref(uint64(t.SizeVariation))
+		v.DelayNS = ref(int64(t.Delay))
+	}
+	return v
+}
+
+func ref[T any](v T) *T { return &v }
+
+// toxicWords says a toxic in one phrase.
+func toxicWords(t fault.Toxic) string {
+	s := string(t.Kind)
+	d := qdisc.FormatDuration
+	switch t.Kind {
+	case fault.Latency:
+		s += " " + d(t.Latency)
+		if t.Jitter > 0 {
+			s += " jitter " + d(t.Jitter)
+		}
+	case fault.Timeout, fault.ResetPeer:
+		s += " after " + d(t.Timeout)
+		if t.Kind == fault.Timeout && t.Timeout == 0 {
+			s = "timeout never (holds for ever)"
+		}
+	case fault.LimitData:
+		s += fmt.Sprintf(" %d B", t.Bytes)
+	case fault.Bandwidth:
+		s += fmt.Sprintf(" %d B/s", t.Rate)
+	case fault.Slicer:
+		s += fmt.Sprintf(" %d B +-%d B every %s", t.AverageSize, t.SizeVariation, d(t.Delay))
+	}
+	if t.Toxicity > 0 && t.Toxicity < 100 {
+		s += fmt.Sprintf(", %v of connections", t.Toxicity)
+	}
+	if t.Kind != fault.Down {
+		stream := t.Stream
+		if stream == "" {
+			stream = fault.Downstream
+		}
+		s += " " + string(stream)
+	}
+	return s
+}
+
+func (a *app) toxic() *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use: "toxic KIND", Short: "Impair connections through the target's proxy",
+		Long: `Impair connections through the target's proxy: the stream layer. It works on every
+kernel, on connections that go through the proxy, and never loses a packet.`,
+	})
+	cmd.AddCommand(
+		a.toxicCommand(fault.Latency, "Make answers late", func(cmd *cobra.Command, t *fault.Toxic) []string {
+			duration(cmd, &t.Latency, "latency", "hold data for this long; required")
+			duration(cmd, &t.Jitter, "jitter", "vary the latency by up to this much either way")
+			return []string{"latency"}
+		}),
+		a.toxicCommand(fault.Timeout, "Pass no data, then close", func(cmd *cobra.Command, t *fault.Toxic) []string {
+			duration(cmd, &t.Timeout, "timeout", "close the connection after this time; 0s holds it for ever (default 0s)")
+			return nil
+		}),
+		a.toxicCommand(fault.ResetPeer, "Reset connections", func(cmd *cobra.Command, t *fault.Toxic) []string {
+			duration(cmd, &t.Timeout, "timeout", "reset after this time; 0s at once (default 0s)")
+			return nil
+		}),
+		a.toxicCommand(fault.LimitData, "Close after an amount of data", func(cmd *cobra.Command, t *fault.Toxic) []string {
+			cmd.Flags().Var(typed(&t.Bytes, "BYTES", qdisc.ParseBytes, nil), "bytes", "close after this much, such as 200B; required")
+			return []string{"bytes"}
+		}),
+		a.toxicCommand(fault.Bandwidth, "Limit the rate", func(cmd *cobra.Command, t *fault.Toxic) []string {
+			cmd.Flags().Var(typed(&t.Rate, "RATE", qdisc.ParseRate, nil), "rate", "such as 100KBps or 1mbit; required")
+			return []string{"rate"}
+		}),
+		a.toxicCommand(fault.Slicer, "Cut data into small pieces", func(cmd *cobra.Command, t *fault.Toxic) []string {
+			cmd.Flags().Var(typed(&t.AverageSize, "BYTES", qdisc.ParseBytes, nil), "average-size", "size of a piece, such as 64B; required")
+			cmd.Flags().Var(typed(&t.SizeVariation, "BYTES", qdisc.ParseBytes, nil), "size-variation", "vary the size by up to this much")
+			duration(cmd, &t.Delay, "delay", "wait between two pieces")
+			return []string{"average-size"}
+		}),
+		a.toxicCommand(fault.Down, "Refuse connections", func(*cobra.Command, *fault.Toxic) []string { return nil }),
+	)
+	return cmd
+}
+
+func duration(cmd *cobra.Command, dst *time.Duration, name, usage string) {
+	cmd.Flags().Var(typed(dst, "TIME", qdisc.ParseDuration, nil), name, usage)
+}
+
+// toxicCommand makes the command of one kind; flags returns those required.
+func (a *app) toxicCommand(
+	kind fault.ToxicKind, short string, flags func(*cobra.Command, *fault.Toxic) []string,
+) *cobra.Command {
+	t := fault.Toxic{Kind: kind, Stream: fault.Downstream}
+	var target string
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use: string(kind) + dashUse, Short: short, Long: short + ".",
+		DisableFlagsInUseLine: true, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return arguments(0, form(cmd))(cmd, args) }
+	required := flags(cmd, &t)
+	if kind != fault.Down {
+		one(cmd, &t.Stream, "stream", "upstream is client to server, downstream server to client", fault.Upstream, fault.Downstream)
+		cmd.Flags().Var(typed(&t.Toxicity, "PERCENT", qdisc.ParsePercent, nil), "toxicity",
+			"share of connections that it touches, drawn once for each (default 100%)")
+	}
+	a.spotFlags(cmd, &target, &ttl, nil)
+	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
+		if target == "" {
+			return errNoTarget
+		}
+		for _, name := range required {
+			if !cmd.Flags().Changed(name) {
+				return usageError{fmt.Errorf("%s: --%s is required", below(cmd), name)}
+			}
+		}
+		if cmd.Flags().Changed("toxicity") && t.Toxicity == 0 {
+			return &qdisc.FieldError{Field: "--toxicity", Value: "0%", Want: "a share above 0%; 'clear' takes a toxic away"}
+		}
+		spec := fault.Spec{Target: target, Toxics: []fault.Toxic{t}, TTL: ttl}
+		if err := spec.Validate(); err != nil {
+			return err
+		}
+		return a.runFault(cmd, spec, false, dashed(cmd, args))
+	})
+	return cmd
+}

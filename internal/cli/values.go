@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"netemd/qdisc"
+)
+
+// value is a flag with typed units. kind is how the help calls it.
+type value struct {
+	set  func(string) error
+	text func() string
+	kind string
+}
+
+func (v *value) Set(s string) error { return v.set(s) }
+func (v *value) Type() string       { return v.kind }
+func (v *value) String() string {
+	if v == nil || v.text == nil {
+		return ""
+	}
+	return v.text()
+}
+
+// typed is a flag that fills dst.
+func typed[T any](dst *T, kind string, parse func(string) (T, error), format func(T) string) pflag.Value {
+	v := &value{kind: kind, set: func(s string) error {
+		got, err := parse(s)
+		if err == nil {
+			*dst = got
+		}
+		return err
+	}}
+	if format != nil {
+		v.text = func() string { return format(*dst) }
+	}
+	return v
+}
+
+// optional is a flag that stays nil when it is not given, so that "not given" and
+// "0" differ.
+func optional[T any](dst **T, kind string, parse func(string) (T, error)) pflag.Value {
+	return &value{kind: kind, set: func(s string) error {
+		got, err := parse(s)
+		if err == nil {
+			*dst = &got
+		}
+		return err
+	}}
+}
+
+// one is a flag with a fixed set of words, which the shell completes.
+func one[T ~string](cmd *cobra.Command, dst *T, name, usage string, allowed ...T) {
+	parse := func(s string) (T, error) {
+		for _, w := range allowed {
+			if T(s) == w {
+				return w, nil
+			}
+		}
+		return "", &qdisc.FieldError{Value: s, Want: either(allowed)}
+	}
+	cmd.Flags().Var(typed(dst, choices(allowed), parse, func(t T) string { return string(t) }), name, usage)
+	completeWords(cmd, name, texts(allowed))
+}
+
+func texts[T ~string](ws []T) []string {
+	out := make([]string, len(ws))
+	for i, w := range ws {
+		out[i] = string(w)
+	}
+	return out
+}
+
+func choices[T ~string](ws []T) string { return strings.Join(texts(ws), "|") }
+
+// either lists words as a sentence does: "to, from or both".
+func either[T ~string](ws []T) string {
+	s := texts(ws)
+	if len(s) < 2 {
+		return strings.Join(s, "")
+	}
+	return strings.Join(s[:len(s)-1], ", ") + " or " + s[len(s)-1]
+}
+
+// integer reads a whole number in a range.
+func integer(least, most int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < least || n > most {
+			return 0, &qdisc.FieldError{Value: s, Want: fmt.Sprintf("a whole number from %d to %d", least, most)}
+		}
+		return n, nil
+	}
+}
+
+func unsigned[T uint32 | uint64](bits int) func(string) (T, error) {
+	return func(s string) (T, error) {
+		n, err := strconv.ParseUint(s, 10, bits)
+		if err != nil {
+			return 0, &qdisc.FieldError{Value: s, Want: fmt.Sprintf("a whole number from 0 to %d", ^T(0))}
+		}
+		return T(n), nil
+	}
+}
+
+// positive is a duration above 0 s.
+func positive(s string) (time.Duration, error) {
+	d, err := qdisc.ParseDuration(s)
+	if err == nil && d == 0 {
+		return 0, &qdisc.FieldError{Value: s, Want: "a duration above 0s, such as 5s"}
+	}
+	return d, err
+}
+
+// named gives a value's error the name under which the user knows it, and a hint
+// where only the unit is missing.
+func named(name string, err error, text string) error {
+	var f *qdisc.FieldError
+	if !errors.As(err, &f) {
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%s %q: %w", name, text, err)
+	}
+	out := *f
+	out.Field = name
+	if n, ok := bare(text); ok {
+		switch {
+		case strings.Contains(f.Want, "percentage"):
+			return hinted{&out, fmt.Sprintf("write %s%%", n)}
+		case strings.Contains(f.Want, "duration"), strings.HasPrefix(f.Want, "a time"):
+			return hinted{&out, fmt.Sprintf("write %sms or %ss", n, n)}
+		}
+	}
+	return &out
+}
+
+// bare reports that s is a number without a unit.
+func bare(s string) (string, bool) {
+	_, err := strconv.ParseFloat(s, 64)
+	if err != nil || strings.HasPrefix(s, "-") || strings.ContainsAny(s, "eEnNxX_+") {
+		return "", false
+	}
+	return s, true
+}

@@ -1,0 +1,258 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"netemd/internal/fault"
+	"netemd/probe"
+	"netemd/qdisc"
+)
+
+// Prober runs a probe.
+type Prober interface {
+	Probe(ctx context.Context, r probe.Request, progress func(done, count int)) (probe.Result, error)
+}
+
+// Plan is what to compare.
+type Plan struct {
+	Target    string
+	Packet    qdisc.Netem
+	Direction fault.Direction
+	Engine    fault.Engine
+	// Probe is the kind of probe: "pg".
+	Probe string
+	// Count, Concurrency and Timeout are probe.Request's.
+	Count, Concurrency int
+	Timeout            time.Duration
+	// Proxy says that the target has one; without it there are two rows.
+	Proxy bool
+	// Asked says the packet fault in words.
+	Asked       string
+	Environment Environment
+}
+
+// Progress says what a comparison does: Step is a phrase; Done of Count calls are
+// made.
+type Progress func(step string, done, count int)
+
+// Calibration of the latency toxic.
+const (
+	calibrationCalls = 20
+	// responseTurns is how often the server answers in one call after the TCP
+	// handshake: pgx with SCRAM, then prepare and execute. It only sizes the
+	// calibration; the number that is used is measured.
+	responseTurns = 5
+	// minTurns guards the division where a measurement makes no sense.
+	minTurns = 1
+)
+
+// Compare runs the rows one after the other. Every fault is cleared on every way
+// out, also when ctx ends; the comparison made so far is returned then, with
+// ctx's cause as the error.
+func Compare(ctx context.Context, p Plan, prober Prober, faults Faults, progress Progress) (Comparison, error) {
+	r := &run{plan: p, prober: prober, faults: faults, progress: progress}
+	r.result = Comparison{
+		Target: p.Target, Asked: p.Asked, Direction: p.Direction, Count: p.Count, Concurrency: p.Concurrency,
+		TimeoutMS: ms(p.Timeout), Environment: p.Environment, Started: time.Now(),
+		Rows: []Row{}, Placement: []string{}, Reasons: []string{}, Warnings: []string{},
+	}
+	steps := []func(context.Context) error{r.none, r.packet}
+	if p.Proxy {
+		steps = append(steps, r.proxy, r.proxyLatency)
+	} else {
+		r.warn("target %s has no proxy, so there are no rows of the proxy layer", p.Target)
+	}
+	var err error
+	for _, step := range steps {
+		if err = step(ctx); err != nil {
+			break
+		}
+	}
+	r.result.Ended = time.Now()
+	r.result.Conclusive = err == nil && len(r.result.Reasons) == 0
+	return r.result, err
+}
+
+type run struct {
+	plan     Plan
+	prober   Prober
+	faults   Faults
+	progress Progress
+	result   Comparison
+}
+
+func (r *run) none(ctx context.Context) error {
+	res, took, err := r.probe(ctx, "no fault", "direct", r.plan.Count)
+	if err != nil {
+		return err
+	}
+	if res.Summary.OK < res.Summary.Count {
+		r.doubt("the control run is not healthy: %d of %d calls succeeded without any fault",
+			res.Summary.OK, res.Summary.Count)
+	}
+	r.add(LayerNone, res, took, Row{Fault: "none"})
+	return nil
+}
+
+func (r *run) packet(ctx context.Context) error {
+	packet := r.plan.Packet
+	h, err := Hold(ctx, r.faults, fault.Spec{
+		Target: r.plan.Target, Direction: r.plan.Direction, Engine: r.plan.Engine, Packet: &packet,
+	})
+	if err != nil {
+		return fmt.Errorf("packet layer: %w", err)
+	}
+	f := h.Fault
+	r.result.Engine, r.result.EngineReason = f.Engine, f.EngineReason
+	r.result.Placement = append(r.result.Placement, f.Placement...)
+	r.result.Warnings = append(r.result.Warnings, f.Warnings...)
+	res, took, err := r.probe(ctx, "packet layer: "+r.plan.Asked, "direct", r.plan.Count)
+	last, releaseErr := h.Release(ctx)
+	if err != nil {
+		return errors.Join(err, releaseErr)
+	}
+	c := last.Counters
+	row := Row{
+		Engine: f.Engine, Fault: r.plan.Asked, FaultID: f.ID, State: last.State, Counters: ref(Counters(c)),
+	}
+	if packet.Loss > 0 {
+		row.Loss = ref(MeasureLoss(packet.Loss, c.Seen, c.Lost))
+	}
+	r.judge(last, row.Loss, releaseErr)
+	r.add(LayerPacket, res, took, row)
+	return nil
+}
+
+// judge says whether the packet row is what it claims to be.
+func (r *run) judge(last fault.Fault, loss *Loss, releaseErr error) {
+	c := last.Counters
+	if releaseErr != nil {
+		r.doubt("the packet fault was not held to its end: %v", releaseErr)
+	} else if last.State != fault.Active {
+		r.doubt("the packet fault was %s while the calls ran", last.State)
+	}
+	switch {
+	case c.Seen == 0:
+		r.doubt("0 packets matched the packet fault: nothing was impaired")
+	case loss != nil && loss.NoEffect():
+		r.doubt("%d packets matched the fault and not one was lost, although %v was asked for", loss.Seen, loss.Asked)
+	case loss != nil && !loss.AsAsked() && r.plan.Packet.LossCorrelation == 0:
+		r.warn("the loss that was measured, %.2f %% (%.2f..%.2f), is not what was asked for, %v",
+			*loss.Measured, *loss.Low, *loss.High, loss.Asked)
+	}
+	if c.Overflow > 0 {
+		r.warn("%d packets were lost to a full queue, beside the fault", c.Overflow)
+	}
+	if c.Opened > 0 {
+		r.warn("%d packets passed unimpaired because the engine was late", c.Opened)
+	}
+}
+
+func (r *run) proxy(ctx context.Context) error {
+	res, took, err := r.probe(ctx, "through the proxy, no toxic", "proxy", r.plan.Count)
+	if err != nil {
+		return err
+	}
+	r.add(LayerProxy, res, took, Row{Fault: "none"})
+	return nil
+}
+
+func (r *run) proxyLatency(ctx context.Context) error {
+	packet, plain := r.result.Row(LayerPacket), r.result.Row(LayerProxy)
+	if packet.P50 == nil || plain.P50 == nil {
+		r.warn("no row %s: without a successful call there is no median to copy", LayerProxyLatency)
+		return nil
+	}
+	gap := *packet.P50 - *plain.P50
+	if gap < 1 {
+		r.warn("no row %s: the packet layer's median is not above the proxy's, so there is no latency to add",
+			LayerProxyLatency)
+		return nil
+	}
+	first := roundMS(gap / responseTurns)
+	calls := min(calibrationCalls, r.plan.Count)
+	cal, _, err := r.withLatency(ctx, first, "calibrating the latency toxic", calls)
+	if err != nil {
+		return err
+	}
+	turns := float64(responseTurns)
+	if p50 := cal.Summary.P50; p50 != nil {
+		turns = max(minTurns, (*p50-*plain.P50)/ms(first))
+	} else {
+		r.warn("no call succeeded while the latency toxic was calibrated; %d answers a call are assumed", responseTurns)
+	}
+	added := roundMS(gap / turns)
+	r.result.Latency = &Latency{
+		AddedMS: ms(added), Turns: math.Round(turns*100) / 100, CalibrationCalls: calls, CalibrationMS: ms(first),
+	}
+	res, took, err := r.withLatency(ctx, added, "through the proxy, latency of the same median", r.plan.Count)
+	if err != nil {
+		return err
+	}
+	r.add(LayerProxyLatency, res, took, Row{Engine: fault.Stream, Fault: fmt.Sprintf("latency %v downstream", added)})
+	return nil
+}
+
+func (r *run) withLatency(
+	ctx context.Context, d time.Duration, step string, count int,
+) (probe.Result, time.Duration, error) {
+	h, err := Hold(ctx, r.faults, fault.Spec{
+		Target: r.plan.Target,
+		Toxics: []fault.Toxic{{Kind: fault.Latency, Stream: fault.Downstream, Latency: d}},
+	})
+	if err != nil {
+		return probe.Result{}, 0, fmt.Errorf("proxy layer: %w", err)
+	}
+	res, took, err := r.probe(ctx, step, "proxy", count)
+	last, releaseErr := h.Release(ctx)
+	switch {
+	case err != nil:
+		return res, took, errors.Join(err, releaseErr)
+	case releaseErr != nil:
+		r.doubt("the latency toxic was not held to its end: %v", releaseErr)
+	case last.State != fault.Active:
+		r.doubt("the latency toxic was %s while the calls ran", last.State)
+	}
+	return res, took, nil
+}
+
+func (r *run) probe(ctx context.Context, step, layer string, count int) (probe.Result, time.Duration, error) {
+	r.progress(step, 0, count)
+	began := time.Now()
+	res, err := r.prober.Probe(ctx, probe.Request{
+		Kind: r.plan.Probe, Target: r.plan.Target, Layer: layer, Count: count,
+		Concurrency: r.plan.Concurrency, Timeout: r.plan.Timeout,
+	}, func(done, count int) { r.progress(step, done, count) })
+	if ctx.Err() != nil {
+		return res, 0, context.Cause(ctx)
+	}
+	if err != nil {
+		return res, 0, fmt.Errorf("%s: %w", step, err)
+	}
+	return res, time.Since(began), nil
+}
+
+func (r *run) add(layer string, res probe.Result, took time.Duration, row Row) {
+	row.Summary, row.Samples, row.ElapsedMS = res.Summary, res.Samples, ms(took)
+	row.Layer, row.Target = layer, r.plan.Target
+	r.result.Rows = append(r.result.Rows, row)
+}
+
+func (r *run) doubt(format string, args ...any) {
+	r.result.Reasons = append(r.result.Reasons, fmt.Sprintf(format, args...))
+}
+
+func (r *run) warn(format string, args ...any) {
+	r.result.Warnings = append(r.result.Warnings, fmt.Sprintf(format, args...))
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// roundMS is a latency in the toxic's resolution, 1 ms, and at least that.
+func roundMS(v float64) time.Duration {
+	return max(1, time.Duration(math.Round(v))) * time.Millisecond
+}

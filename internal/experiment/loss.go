@@ -1,0 +1,57 @@
+package experiment
+
+import (
+	"math"
+
+	"netemd/qdisc"
+)
+
+// LossLevel is the confidence of Loss's interval, in percent.
+const LossLevel = 99.9
+
+// z is the two-sided quantile of the normal distribution at LossLevel.
+const z = 3.2905267314919255
+
+// Loss is a loss that was asked for beside the loss that was counted.
+type Loss struct {
+	// Asked is what was asked for, per direction.
+	Asked qdisc.Percent `json:"asked_loss_percent"`
+	// Seen packets passed the fault, Lost of them were dropped.
+	Seen uint64 `json:"packets_seen"`
+	Lost uint64 `json:"packets_lost"`
+	// Measured is Lost / Seen, null without a packet; Low and High bound the true
+	// share at LossLevel by Wilson's interval (E. B. Wilson, 1927, "Probable
+	// inference, the law of succession, and statistical inference").
+	Measured *float64 `json:"measured_loss_percent"`
+	Low      *float64 `json:"measured_loss_low_percent"`
+	High     *float64 `json:"measured_loss_high_percent"`
+}
+
+// MeasureLoss puts counters beside what was asked for.
+func MeasureLoss(asked qdisc.Percent, seen, lost uint64) Loss {
+	l := Loss{Asked: asked, Seen: seen, Lost: lost}
+	if seen == 0 || lost > seen {
+		return l
+	}
+	n, p := float64(seen), float64(lost)/float64(seen)
+	centre := (p + z*z/(2*n)) / (1 + z*z/n)
+	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
+	l.Measured = ref(100 * p)
+	l.Low, l.High = ref(100*max(0, centre-half)), ref(100*min(1, centre+half))
+	return l
+}
+
+// AsAsked reports whether what was asked for lies inside the interval. Without a
+// measurement it does not.
+func (l Loss) AsAsked() bool {
+	return l.Measured != nil && *l.Low <= float64(l.Asked) && float64(l.Asked) <= *l.High
+}
+
+// NoEffect reports that not one packet was lost although a share of zero is
+// excluded by what was asked for, at odds of a million to one.
+func (l Loss) NoEffect() bool {
+	return l.Asked > 0 && l.Lost == 0 && l.Seen > 0 &&
+		math.Pow(1-float64(l.Asked)/100, float64(l.Seen)) < 1e-6
+}
+
+func ref[T any](v T) *T { return &v }
