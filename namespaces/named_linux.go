@@ -137,6 +137,30 @@ func Delete(name string) error {
 	return nil
 }
 
+// Prune removes the file of that name if it is stale, and leaves everything else as it
+// is: unlike Delete it cannot hit a namespace that somebody makes meanwhile.
+func Prune(name string) error {
+	if err := CheckName(name); err != nil {
+		return fmt.Errorf("namespace prune: %w", err)
+	}
+	path := filepath.Join(Dir, name)
+	if !errors.Is(checkFile(path), ErrStale) {
+		return nil
+	}
+	unlock, err := lockDir()
+	if err != nil {
+		return fmt.Errorf("namespace prune: %s: %w", name, err)
+	}
+	defer unlock()
+	if !errors.Is(checkFile(path), ErrStale) {
+		return nil
+	}
+	if err := unix.Unlink(path); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("namespace prune: %s: %w", name, err)
+	}
+	return nil
+}
+
 // Open opens a named namespace; the empty name is the process's own. The error is
 // fs.ErrNotExist for an unknown name and ErrStale for a file that is no namespace;
 // it never blocks on such a file.

@@ -184,6 +184,28 @@ func gotWithin(t *testing.T, f func() error) error {
 	}
 }
 
+func TestPrune(t *testing.T) {
+	name := create(t)
+	if err := Prune(name); err != nil {
+		t.Error(err)
+	}
+	if e, ok := entry(t, name); !ok || e.Stale {
+		t.Errorf("a namespace was pruned: %+v, %v", e, ok)
+	}
+	ghost := unique(t)
+	if err := os.WriteFile(filepath.Join(Dir, ghost), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := Prune(ghost); err != nil {
+			t.Error(err)
+		}
+		if _, ok := entry(t, ghost); ok {
+			t.Error("the stale file is still there")
+		}
+	}
+}
+
 // TestDeleteEndsNamespace checks that no descriptor of ours keeps a deleted
 // namespace alive: a veth end inside it takes its other end along.
 func TestDeleteEndsNamespace(t *testing.T) {

@@ -21,6 +21,9 @@ func CreateWith(string, func() error) error { return errOther }
 // Delete needs Linux.
 func Delete(string) error { return errOther }
 
+// Prune needs Linux.
+func Prune(string) error { return errOther }
+
 // Open needs Linux.
 func Open(string) (*Namespace, error) { return nil, errOther }
 

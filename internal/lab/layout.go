@@ -107,7 +107,6 @@ func (d Definition) Resolve() ([]target.Target, error) {
 	for _, t := range d.Targets {
 		i, l, _ := d.between(t.Client, t.Node)
 		server := l.address(t.Node)
-		host := netip.PrefixFrom(server, server.BitLen())
 		const tcp = 6
 		out := target.Target{
 			Name: t.Name, Lab: d.Name, Node: t.Node,
@@ -116,8 +115,8 @@ func (d Definition) Resolve() ([]target.Target, error) {
 			To:   d.egress(i, t.Node),
 			From: d.egress(i, t.Client),
 		}
-		out.To.Flow = target.Flow{Protocol: tcp, Destination: host, DestinationPort: t.Port}
-		out.From.Flow = target.Flow{Protocol: tcp, Source: host, SourcePort: t.Port}
+		out.To.Flow = target.Flow{Protocol: tcp, Destination: host(server), DestinationPort: t.Port}
+		out.From.Flow = target.Flow{Protocol: tcp, Source: host(server), SourcePort: t.Port}
 		if t.ProxyPort != 0 {
 			out.Proxy = netip.AddrPortFrom(server, t.ProxyPort)
 		}
@@ -141,6 +140,9 @@ func (d Definition) egress(i int, node string) target.Place {
 	p.Namespace, p.Device = d.Namespace(from), d.device(from, i)
 	return p
 }
+
+// host is the prefix of the one address.
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // wireDevices returns the egress of every wire's devices.
 func (d Definition) wireDevices() []target.Place {

@@ -1,0 +1,227 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"netemd/namespaces"
+)
+
+// Down takes a lab away: its services, whatever else runs in its namespaces, its
+// namespaces with their devices, and its files. existed is false, without an error,
+// when there was no such lab. What could not be removed is in the error, and stays
+// known for the next attempt.
+func (m *Manager) Down(ctx context.Context, name string) (existed bool, err error) {
+	if err := m.lock(ctx); err != nil {
+		return false, fmt.Errorf("lab down: %s: %w", name, err)
+	}
+	defer m.unlock()
+	r, err := m.get(name)
+	if errors.Is(err, ErrUnknown) {
+		return false, nil
+	}
+	if err := m.remove(ctx, r); err != nil {
+		return true, fmt.Errorf("lab down: %s: %w", name, err)
+	}
+	return true, nil
+}
+
+// remove takes a kept lab down and forgets it.
+func (m *Manager) remove(ctx context.Context, r *running) error {
+	err := m.teardown(ctx, r)
+	if err == nil {
+		m.mu.Lock()
+		delete(m.labs, r.record.Definition.Name)
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// teardown removes every trace of the lab, going on after an error; the record goes
+// last, and only if all else has gone.
+func (m *Manager) teardown(ctx context.Context, r *running) error {
+	d := r.record.Definition
+	boot, err := bootID()
+	errs := []error{err}
+	if boot == r.record.BootID {
+		for _, s := range slices.Backward(r.record.Services) {
+			if err := s.Process.stop(stopSteps(s.Kind)...); err != nil {
+				errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
+			}
+		}
+	}
+	m.mu.Lock()
+	r.release()
+	m.mu.Unlock()
+	for _, node := range d.nodes() {
+		state, err := m.look(ctx, d, node)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case state == foreign:
+			m.cfg.Log.Warn("left alone: a namespace of a lab's name that is not the lab's", "namespace", d.Namespace(node))
+		case state == ours:
+			errs = append(errs, removeNamespace(ctx, d.Namespace(node)))
+		}
+	}
+	for _, s := range r.record.Services {
+		errs = append(errs, m.removeHome(d.Name, s))
+	}
+	errs = append(errs, os.RemoveAll(m.labDir(d.Name)))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := os.Remove(m.recordPath(d.Name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	_ = os.Remove(m.dir()) // only when it is empty
+	return nil
+}
+
+// removeNamespace ends what runs in a namespace of ours and deletes it; its name stays
+// while a process does, since it could not be found again.
+func removeNamespace(ctx context.Context, name string) error {
+	if err := stopInside(ctx, name); err != nil {
+		return err
+	}
+	return namespaces.Delete(name)
+}
+
+// removeHome removes a service's data where it is outside of the lab's folder. A
+// record that names something else is not believed.
+func (m *Manager) removeHome(lab string, s serviceRecord) error {
+	if s.Home == "" || s.Home == m.serviceDir(lab, s.Name) {
+		return nil
+	}
+	if !strings.HasPrefix(filepath.Base(s.Home), homePrefix) || !filepath.IsAbs(s.Home) {
+		return fmt.Errorf("service %s: its data folder %q is none of ours", s.Name, s.Home)
+	}
+	return os.RemoveAll(s.Home)
+}
+
+// Adopt takes over the labs of an earlier process with the same state folder. A lab
+// that is whole is kept, with its proxies started anew; what is not is taken down.
+// The error tells what could not be taken down.
+func (m *Manager) Adopt(ctx context.Context) error {
+	if err := m.lock(ctx); err != nil {
+		return fmt.Errorf("lab adopt: %w", err)
+	}
+	defer m.unlock()
+	records, err := m.records()
+	errs := []error{err}
+	for _, rec := range records {
+		r := &running{record: rec}
+		err := m.adopt(ctx, r)
+		if err == nil {
+			m.keep(r)
+			m.cfg.Log.Info("adopted a lab", "lab", rec.Definition.Name)
+			continue
+		}
+		m.cfg.Log.Warn("taking a broken lab down", "lab", rec.Definition.Name, "error", err)
+		errs = append(errs, m.teardown(ctx, r))
+	}
+	errs = append(errs, m.removeOrphans(ctx))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("lab adopt: %w", err)
+	}
+	return nil
+}
+
+// adopt checks that the lab is whole; the error says what is missing.
+func (m *Manager) adopt(ctx context.Context, r *running) error {
+	d := r.record.Definition
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	if boot != r.record.BootID {
+		return errors.New("it is of an earlier boot")
+	}
+	if !r.record.Complete {
+		return errors.New("it was never complete")
+	}
+	for _, node := range d.nodes() {
+		state, err := m.look(ctx, d, node)
+		if err != nil {
+			return err
+		}
+		if state != ours {
+			return fmt.Errorf("namespace %s is gone", d.Namespace(node))
+		}
+	}
+	if err := m.devices(ctx, r); err != nil {
+		return err
+	}
+	for i := range r.record.Services {
+		s := &r.record.Services[i]
+		if err := m.adoptService(ctx, r, s); err != nil {
+			return fmt.Errorf("service %s: %w", s.Name, err)
+		}
+	}
+	return m.save(r.record)
+}
+
+// Cleanup removes all labs of the state folder, whether this process or an earlier
+// one made them, and needs no agent. It goes on after an error and returns all.
+func (m *Manager) Cleanup(ctx context.Context) error {
+	if err := m.lock(ctx); err != nil {
+		return fmt.Errorf("lab cleanup: %w", err)
+	}
+	defer m.unlock()
+	var errs []error
+	for _, r := range m.all() {
+		errs = append(errs, m.remove(ctx, r))
+	}
+	records, err := m.records()
+	errs = append(errs, err)
+	for _, rec := range records {
+		errs = append(errs, m.teardown(ctx, &running{record: rec}))
+	}
+	errs = append(errs, m.removeOrphans(ctx))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("lab cleanup: %w", err)
+	}
+	return nil
+}
+
+// removeOrphans removes namespaces that bear our mark and belong to no lab: somebody
+// deleted the record.
+func (m *Manager) removeOrphans(ctx context.Context) error {
+	entries, err := namespaces.List()
+	errs := []error{err}
+	kept := map[string]bool{}
+	for _, r := range m.all() {
+		for _, node := range r.record.Definition.nodes() {
+			kept[r.record.Definition.Namespace(node)] = true
+		}
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name, "netem-")
+		if !ok || e.Stale || kept[e.Name] {
+			continue
+		}
+		mark, err := readMark(ctx, e.Name)
+		if err != nil || !m.marked(mark, rest) {
+			continue
+		}
+		m.cfg.Log.Warn("removing a namespace of ours that belongs to no lab", "namespace", e.Name)
+		errs = append(errs, removeNamespace(ctx, e.Name))
+	}
+	return errors.Join(errs...)
+}
+
+// marked says whether it is our mark for the namespace netem-<rest>. Lab and node may
+// both hold a dash, so every cut is tried.
+func (m *Manager) marked(mark, rest string) bool {
+	for i, c := range rest {
+		if c == '-' && mark == m.mark(rest[:i], rest[i+1:]) {
+			return true
+		}
+	}
+	return false
+}

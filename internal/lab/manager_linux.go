@@ -1,0 +1,371 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"netemd/internal/target"
+	"netemd/namespaces"
+)
+
+// Config is what a Manager needs.
+type Config struct {
+	// StateDir is the agent's state folder. Labs are kept below its folder "labs" and
+	// belong to it: a manager never touches a namespace of another folder's.
+	StateDir string
+	// NewDevice, when set, is called for the egress of each device of a wire, when the
+	// lab is made and when it is adopted, before anything passes in the first case. It
+	// must be idempotent; its error fails the lab.
+	NewDevice func(context.Context, target.Place) error
+	// Log is slog.Default when nil.
+	Log *slog.Logger
+}
+
+// Manager makes labs, keeps them and takes them away. It needs root. It is safe for
+// concurrent use; changes happen one after the other.
+type Manager struct {
+	cfg Config
+	// change is held by what changes labs.
+	change chan struct{}
+
+	mu   sync.Mutex
+	labs map[string]*running
+}
+
+// running is a lab that is up, as this process sees it.
+type running struct {
+	record  *record
+	targets []target.Target
+	// lifelines are the surviving children's standard inputs.
+	lifelines []io.Closer
+}
+
+// undoLimit bounds a roll-back whose cause may be the end of its own context.
+const undoLimit = 30 * time.Second
+
+// New returns a manager without labs; Adopt finds those of an earlier process.
+func New(c Config) (*Manager, error) {
+	if c.StateDir == "" {
+		return nil, errors.New("lab manager: no state folder")
+	}
+	dir, err := filepath.Abs(c.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("lab manager: %w", err)
+	}
+	c.StateDir = realPath(dir)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return &Manager{cfg: c, change: make(chan struct{}, 1), labs: map[string]*running{}}, nil
+}
+
+// realPath follows the links in a path of which the end may not exist yet. One folder
+// must have one name, since the name is the mark on what belongs to it.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil || path == "/" {
+		return real
+	}
+	return filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
+}
+
+// lock waits until no one else changes labs.
+func (m *Manager) lock(ctx context.Context) error {
+	select {
+	case m.change <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for another change of a lab: %w", context.Cause(ctx))
+	}
+}
+
+func (m *Manager) unlock() { <-m.change }
+
+// Up makes a lab, tells progress each step (which may be nil) and returns when all
+// services answer. A lab that is up is returned as it is. When a step fails or ctx
+// ends, everything is undone. The error is ErrConflict when a namespace's name is
+// taken or the lab is up with another definition.
+func (m *Manager) Up(ctx context.Context, d Definition, progress func(step string)) (Info, error) {
+	info, err := m.up(ctx, d, progress)
+	if err != nil {
+		return Info{}, fmt.Errorf("lab up: %s: %w", d.Name, err)
+	}
+	return info, nil
+}
+
+func (m *Manager) up(ctx context.Context, d Definition, progress func(string)) (Info, error) {
+	if err := d.Validate(); err != nil {
+		return Info{}, err
+	}
+	if progress == nil {
+		progress = func(string) {}
+	}
+	if err := m.lock(ctx); err != nil {
+		return Info{}, err
+	}
+	defer m.unlock()
+	m.mu.Lock()
+	old := m.labs[d.Name]
+	m.mu.Unlock()
+	if old != nil {
+		if !reflect.DeepEqual(old.record.Definition, d) {
+			return Info{}, fmt.Errorf("%w: it is up with another definition", ErrConflict)
+		}
+		progress("is up already")
+		return old.info(), nil
+	}
+	boot, err := bootID()
+	if err != nil {
+		return Info{}, err
+	}
+	if err := m.preflight(ctx, d); err != nil {
+		return Info{}, err
+	}
+	if err := os.MkdirAll(m.labDir(d.Name), 0o755); err != nil {
+		return Info{}, err
+	}
+	r := &running{record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, Sysctls: map[string][]Sysctl{}}}
+	if err := m.make(ctx, r, progress); err != nil {
+		progress("undo")
+		undo, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), undoLimit, errors.New("undoing takes too long"))
+		defer cancel()
+		return Info{}, errors.Join(err, m.teardown(undo, r))
+	}
+	m.keep(r)
+	return r.info(), nil
+}
+
+// preflight changes nothing.
+func (m *Manager) preflight(ctx context.Context, d Definition) error {
+	if _, err := os.Lstat(m.recordPath(d.Name)); err == nil {
+		return fmt.Errorf("%w: what is left of an earlier lab could not be removed (%s); stop the agent and run netemd cleanup", ErrConflict, m.recordPath(d.Name))
+	}
+	for _, node := range d.nodes() {
+		ns := d.Namespace(node)
+		mark, err := readMark(ctx, ns)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("%w: namespace %s is there already: %w", ErrConflict, ns, err)
+		default:
+			return fmt.Errorf("%w: namespace %s is there already: %s", ErrConflict, ns, owner(mark))
+		}
+	}
+	return nil
+}
+
+// make makes all of the lab, its record first.
+func (m *Manager) make(ctx context.Context, r *running, progress func(string)) error {
+	d := r.record.Definition
+	if err := m.save(r.record); err != nil {
+		return err
+	}
+	progress(fmt.Sprintf("namespaces %s", strings.Join(d.nodes(), ", ")))
+	for _, node := range d.nodes() {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := m.makeNode(r.record, node); err != nil {
+			return err
+		}
+	}
+	for i, l := range d.Links {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		progress(fmt.Sprintf("link %s-%s %s", l.A, l.B, l.Subnet))
+		if err := m.connect(d, i); err != nil {
+			return err
+		}
+	}
+	if err := m.devices(ctx, r); err != nil {
+		return err
+	}
+	for _, n := range d.Nodes {
+		for _, s := range n.Services {
+			if err := m.startService(ctx, r, n.Name, s, progress); err != nil {
+				return fmt.Errorf("service %s: %w", s.Name, err)
+			}
+		}
+	}
+	r.record.Complete, r.record.Up = true, time.Now().UTC()
+	return m.save(r.record)
+}
+
+// devices resolves the targets and gives the wires' devices to NewDevice.
+func (m *Manager) devices(ctx context.Context, r *running) error {
+	targets, err := r.record.Definition.Resolve()
+	if err != nil {
+		return err
+	}
+	for i := range targets {
+		if err := errors.Join(index(ctx, &targets[i].To), index(ctx, &targets[i].From)); err != nil {
+			return err
+		}
+	}
+	r.targets = targets
+	if m.cfg.NewDevice == nil {
+		return nil
+	}
+	for _, p := range r.record.Definition.wireDevices() {
+		if err := index(ctx, &p); err != nil {
+			return err
+		}
+		if err := m.cfg.NewDevice(ctx, p); err != nil {
+			return fmt.Errorf("device %s in %s: %w", p.Device, p.Namespace, err)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) keep(r *running) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.labs[r.record.Definition.Name] = r
+}
+
+// info describes the lab; the record of a kept lab does not change.
+func (r *running) info() Info {
+	d := r.record.Definition
+	info := Info{Name: d.Name, Up: r.record.Up}
+	for _, node := range d.nodes() {
+		n := NodeInfo{Name: node, Namespace: d.Namespace(node), Sysctls: r.record.Sysctls[node]}
+		for _, l := range d.Links {
+			if l.A == node || l.B == node {
+				n.Addresses = append(n.Addresses, host(l.address(node)))
+			}
+		}
+		for _, s := range r.record.Services {
+			if s.Node == node {
+				n.Services = append(n.Services, ServiceInfo{Name: s.Name, Kind: s.Kind, PID: s.Process.PID, Address: s.Address, Log: s.Log})
+			}
+		}
+		info.Nodes = append(info.Nodes, n)
+	}
+	for _, t := range d.Targets {
+		info.Targets = append(info.Targets, t.Name)
+	}
+	return info
+}
+
+// all returns the labs that are up, by name.
+func (m *Manager) all() []*running {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []*running
+	for _, name := range slices.Sorted(maps.Keys(m.labs)) {
+		all = append(all, m.labs[name])
+	}
+	return all
+}
+
+// List returns the labs that are up, by name.
+func (m *Manager) List(context.Context) ([]Info, error) {
+	var infos []Info
+	for _, r := range m.all() {
+		infos = append(infos, r.info())
+	}
+	return infos, nil
+}
+
+// Get returns a lab that is up, or else ErrUnknown.
+func (m *Manager) Get(_ context.Context, name string) (Info, error) {
+	r, err := m.get(name)
+	if err != nil {
+		return Info{}, err
+	}
+	return r.info(), nil
+}
+
+func (m *Manager) get(name string) (*running, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.labs[name]
+	if ok {
+		return r, nil
+	}
+	if len(m.labs) == 0 {
+		return nil, fmt.Errorf("%w %q: no lab is up", ErrUnknown, name)
+	}
+	return nil, fmt.Errorf("%w %q: up are %s", ErrUnknown, name, strings.Join(slices.Sorted(maps.Keys(m.labs)), ", "))
+}
+
+// Targets returns the targets of all labs that are up, by lab, with the interface
+// indexes that their devices had when the lab was made or adopted.
+func (m *Manager) Targets(context.Context) ([]target.Target, error) {
+	var all []target.Target
+	for _, r := range m.all() {
+		all = append(all, r.targets...)
+	}
+	return all, nil
+}
+
+// Close lets go of the labs without taking them down: their services go on. Proxies
+// take their faults away.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.labs {
+		r.release()
+	}
+	clear(m.labs)
+	return nil
+}
+
+func (r *running) release() {
+	for _, l := range r.lifelines {
+		_ = l.Close()
+	}
+	r.lifelines = nil
+}
+
+// service returns the record of a lab's service of a kind.
+func (m *Manager) service(lab string, kind string, at netip.AddrPort) (serviceRecord, error) {
+	r, err := m.get(lab)
+	if err != nil {
+		return serviceRecord{}, err
+	}
+	for _, s := range r.record.Services {
+		if s.Kind == kind && s.Address == at {
+			return s, nil
+		}
+	}
+	return serviceRecord{}, fmt.Errorf("lab %s: no %s at %v", lab, kind, at)
+}
+
+// namespaceState is what stands at a node's name.
+type namespaceState int
+
+const (
+	absent namespaceState = iota
+	ours
+	foreign
+)
+
+// look says whose the node's namespace is; a stale file of a crash is removed.
+func (m *Manager) look(ctx context.Context, d Definition, node string) (namespaceState, error) {
+	ns := d.Namespace(node)
+	mark, err := readMark(ctx, ns)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return absent, nil
+	case errors.Is(err, namespaces.ErrStale):
+		return absent, namespaces.Prune(ns)
+	case err != nil:
+		return foreign, err
+	case mark == m.mark(d.Name, node):
+		return ours, nil
+	}
+	return foreign, nil
+}

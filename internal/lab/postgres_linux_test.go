@@ -1,0 +1,180 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"netemd/namespaces"
+)
+
+// connect opens a session as a client in the namespace would.
+func connect(ctx context.Context, ns string, c Credentials) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s password=%s dbname=%s sslmode=disable connect_timeout=5",
+		c.Address.Addr(), c.Address.Port(), c.User, c.Password, c.Database))
+	if err != nil {
+		return nil, err
+	}
+	cfg.DialFunc = func(ctx context.Context, _, address string) (net.Conn, error) {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return nil, err
+		}
+		return dial(ctx, ns, to)
+	}
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+func TestPostgres(t *testing.T) {
+	for name, dir := range map[string]string{"reachable state folder": openDir(t), "closed state folder": t.TempDir()} {
+		t.Run(name, func(t *testing.T) { testPostgres(t, dir) })
+	}
+}
+
+func testPostgres(t *testing.T, dir string) {
+	d := testDefinition(t, postgresService, proxyService)
+	m := newManager(t, dir)
+	began := time.Now()
+	info, err := m.Up(t.Context(), d, func(step string) { t.Logf("%8.3f s %s", time.Since(began).Seconds(), step) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%8.3f s up", time.Since(began).Seconds())
+	access, err := m.Postgres(d.Name, netip.AddrPortFrom(serverAddress, 5432))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := d.Namespace("client")
+	c, err := connect(t.Context(), client, access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var from, secret, sockets string
+	err = c.QueryRow(t.Context(), "select host(inet_client_addr()), left(rolpassword, 14), current_setting('unix_socket_directories') from pg_authid where rolname = current_user").Scan(&from, &secret, &sockets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if from != "10.78.0.1" || secret != "SCRAM-SHA-256$" || sockets != "" {
+		t.Errorf("client %q, secret %q, sockets %q", from, secret, sockets)
+	}
+	_ = c.Close(t.Context())
+
+	wrong := access
+	wrong.Password = "nope"
+	_, err = connect(t.Context(), client, wrong)
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.Code != "28P01" { // invalid_password
+		t.Errorf("with a wrong password: %v", err)
+	}
+	proxied := access
+	proxied.Address = netip.AddrPortFrom(serverAddress, 15432)
+	if c, err = connect(t.Context(), client, proxied); err != nil {
+		t.Errorf("through the proxy: %v", err)
+	} else {
+		_ = c.Close(t.Context())
+	}
+	if stat, err := os.Stat(m.passwordPath(d.Name, "postgres")); err != nil || stat.Mode().Perm() != 0o600 {
+		t.Errorf("password file: %v, %v", stat, err)
+	}
+	r, err := m.get(d.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	homes := []string{r.record.Services[0].Home, r.record.Services[1].Home}
+
+	// The next process adopts it all: the same PostgreSQL, another proxy.
+	next := newManager(t, dir)
+	if err := next.Adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	adopted, err := next.Get(t.Context(), d.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := info.Nodes[1].Services, adopted.Nodes[1].Services
+	if before[0].PID != after[0].PID || before[1].PID == after[1].PID {
+		t.Errorf("services before %+v, after %+v", before, after)
+	}
+	if again, err := next.Postgres(d.Name, access.Address); err != nil || again != access {
+		t.Errorf("credentials %+v, %v", again, err)
+	}
+	if _, err := next.ProxySocket(d.Name, proxied.Address); err != nil {
+		t.Error(err)
+	}
+
+	began = time.Now()
+	if existed, err := next.Down(t.Context(), d.Name); !existed || err != nil {
+		t.Errorf("down: %v, %v", existed, err)
+	}
+	t.Logf("down: %v", time.Since(began))
+	nothingLeft(t, dir, d)
+	for _, h := range homes {
+		if _, err := os.Stat(h); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", h, err)
+		}
+	}
+}
+
+// TestBrokenLab kills PostgreSQL: the next process takes the lab down.
+func TestBrokenLab(t *testing.T) {
+	d := testDefinition(t, postgresService)
+	dir := openDir(t)
+	m := newManager(t, dir)
+	info, err := m.Up(t.Context(), d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := identify(info.Nodes[1].Services[0].PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.stop(stopSteps(KindPostgres)[2]); err != nil {
+		t.Fatal(err)
+	}
+	next := newManager(t, dir)
+	if err := next.Adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if infos, err := next.List(t.Context()); err != nil || len(infos) != 0 {
+		t.Errorf("adopted %+v, %v", infos, err)
+	}
+	nothingLeft(t, dir, d)
+}
+
+// upAndStay is a child that makes a lab, tells its steps and stays until it is
+// killed.
+func upAndStay(args []string) int {
+	var d Definition
+	if err := json.Unmarshal([]byte(args[1]), &d); err != nil {
+		return 3
+	}
+	m, err := New(Config{StateDir: args[0]})
+	if err != nil {
+		return 4
+	}
+	if _, err := m.Up(context.Background(), d, func(step string) { fmt.Println(step) }); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 5
+	}
+	fmt.Println("up")
+	select {}
+}
+
+// pidsInside counts the processes in the server.
+func pidsInside(t *testing.T, d Definition) int {
+	t.Helper()
+	pids, err := namespaces.PIDs(d.Namespace("server"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, namespaces.ErrStale) {
+		t.Fatal(err)
+	}
+	return len(pids)
+}

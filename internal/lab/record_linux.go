@@ -1,0 +1,169 @@
+package lab
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// record is what is known of a lab on disk. It is written before the lab's first
+// namespace is made and removed after its last trace is gone, so that whatever
+// crashes between can be cleaned from it.
+type record struct {
+	SchemaVersion int        `json:"schemaVersion"`
+	BootID        string     `json:"boot_id"`
+	Definition    Definition `json:"definition"`
+	// Complete says that the lab was up.
+	Complete bool            `json:"complete"`
+	Up       time.Time       `json:"up"`
+	Services []serviceRecord `json:"services"`
+	// Sysctls are what was read back, by node.
+	Sysctls map[string][]Sysctl `json:"sysctls"`
+}
+
+// serviceRecord is a service that was started, or is about to.
+type serviceRecord struct {
+	Node    string         `json:"node"`
+	Name    string         `json:"name"`
+	Kind    string         `json:"kind"`
+	Address netip.AddrPort `json:"address"`
+	// Home is where its data is; Log its log file.
+	Home    string  `json:"home"`
+	Log     string  `json:"log"`
+	Process process `json:"process"`
+}
+
+const recordVersion = 1
+
+// dir is where the labs' records and folders are.
+func (m *Manager) dir() string { return filepath.Join(m.cfg.StateDir, "labs") }
+
+// labDir is a lab's own folder.
+func (m *Manager) labDir(name string) string { return filepath.Join(m.dir(), name) }
+
+func (m *Manager) serviceDir(lab, service string) string {
+	return filepath.Join(m.labDir(lab), service)
+}
+
+func (m *Manager) recordPath(name string) string { return filepath.Join(m.dir(), name+".json") }
+
+// save writes the record so that a crash leaves the old one or the new one.
+func (m *Manager) save(r *record) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = writeFile(m.recordPath(r.Definition.Name), append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("lab record: %w", err)
+	}
+	return nil
+}
+
+// writeFile replaces a file in one step.
+func writeFile(path string, text []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// records reads all records, by name. What cannot be read is an error beside those
+// that can.
+func (m *Manager) records() ([]*record, error) {
+	files, err := os.ReadDir(m.dir())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lab records: %w", err)
+	}
+	var (
+		all  []*record
+		errs []error
+	)
+	for _, f := range files {
+		path := filepath.Join(m.dir(), f.Name())
+		if strings.HasPrefix(f.Name(), ".") && !f.IsDir() { // of a crash in writeFile
+			errs = append(errs, os.Remove(path))
+			continue
+		}
+		name, ok := strings.CutSuffix(f.Name(), ".json")
+		if !ok {
+			continue
+		}
+		r, err := readRecord(path, name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("lab record: %s: %w", path, err))
+			continue
+		}
+		all = append(all, r)
+	}
+	return all, errors.Join(errs...)
+}
+
+// readRecord reads a record and refuses one that is not of the lab name, since what
+// it says will be deleted.
+func readRecord(path, name string) (*record, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, err
+	}
+	if r.SchemaVersion != recordVersion {
+		return nil, fmt.Errorf("version %d, want %d", r.SchemaVersion, recordVersion)
+	}
+	if r.Definition.Name != name {
+		return nil, fmt.Errorf("is of lab %q", r.Definition.Name)
+	}
+	return &r, r.Definition.Validate()
+}
+
+// bootID tells one run of the kernel from the next; process numbers and namespaces of
+// an earlier one mean nothing.
+func bootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("boot id: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// markPrefix begins the ifalias of lo in every namespace of ours.
+const markPrefix = "netemd "
+
+// mark is the ownership mark of a node's namespace: the ifalias of its lo, set before
+// the namespace has a name. It says whose it is, to programs and to people.
+func (m *Manager) mark(lab, node string) string {
+	const maxAlias = 255 // IFALIASZ of linux/if.h, less the closing NUL
+	s := fmt.Sprintf("%slab=%s node=%s state=%s", markPrefix, lab, node, m.cfg.StateDir)
+	if len(s) > maxAlias {
+		s = fmt.Sprintf("%slab=%s node=%s state=sha256:%x", markPrefix, lab, node, sha256.Sum256([]byte(m.cfg.StateDir)))
+	}
+	return s
+}
+
+// owner says in words whose mark it is.
+func owner(mark string) string {
+	if _, state, ok := strings.Cut(mark, " state="); ok && strings.HasPrefix(mark, markPrefix) {
+		return "it belongs to the netemd with the state folder " + state
+	}
+	return "it is not netemd's"
+}
