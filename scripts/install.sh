@@ -46,7 +46,7 @@ if ((EUID)); then
 	command -v sudo >/dev/null || die "root is needed to install ${lacks[*]}: run this as root, or install sudo"
 	sudo=(sudo)
 fi
-apt() { "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -q "$@" </dev/null; }
+apt() { "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -qq -o Dpkg::Use-Pty=0 "$@" </dev/null >&2; }
 
 updated=
 update() { [[ -n $updated ]] || { updated=1; say "apt-get update"; apt update; }; }
