@@ -1,0 +1,236 @@
+package qdisc_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"netemd/internal/testenv"
+	"netemd/qdisc"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// bench is a namespace with a veth pair, and a connection to it.
+type bench struct {
+	*qdisc.Conn
+	links  *netlink.Handle
+	device qdisc.Device
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	fd := testenv.Namespace(t)
+	links, err := netlink.NewHandleAt(netns.NsHandle(fd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(links.Close)
+	if err := links.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v0"}, PeerName: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"v0", "v1"} {
+		l, err := links.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := links.LinkSetUp(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v0, err := links.LinkByName("v0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := qdisc.Dial(qdisc.Config{NetNS: fd, Namespace: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return &bench{c, links, qdisc.Device{Name: "v0", Index: v0.Attrs().Index}}
+}
+
+func TestRootOfOthers(t *testing.T) {
+	b := newBench(t)
+	s, err := b.Root(b.device)
+	if err != nil || s.Handle != 0 || s.Ours() || s.Foreign() {
+		t.Errorf("untouched device: %v %+v, %v", s, s, err)
+	}
+	tbf := &netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: b.device.Index, Parent: netlink.HANDLE_ROOT, Handle: 0x77_0000},
+		Rate:       1e6, Buffer: 1e5, Limit: 1e6,
+	}
+	if err := b.links.QdiscAdd(tbf); err != nil {
+		t.Fatal(err)
+	}
+	s, err = b.Root(b.device)
+	if err != nil || s.String() != "tbf 77:" || s.Ours() || !s.Foreign() {
+		t.Errorf("foreign root: %v, %v", s, err)
+	}
+	// None of ours, so none of our calls may touch it.
+	for name, err := range map[string]error{
+		"add":    b.AddRoot(b.device, qdisc.Netem{}),
+		"change": b.ChangeRoot(b.device, qdisc.State{}, qdisc.Netem{}),
+		"delete": b.DeleteRoot(b.device),
+	} {
+		var op *qdisc.OpError
+		if !errors.As(err, &op) || !strings.HasPrefix(err.Error(), "qdisc "+name+": v0 in netns web: ") || op.Message == "" {
+			t.Errorf("%s on a foreign root: %v", name, err)
+		}
+		if name == "add" && !errors.Is(err, fs.ErrExist) {
+			t.Errorf("add on a foreign root: %v is no fs.ErrExist", err)
+		}
+	}
+	if again, err := b.Root(b.device); err != nil || again.String() != "tbf 77:" {
+		t.Errorf("afterwards: %v, %v", again, err)
+	}
+}
+
+func TestDeviceGone(t *testing.T) {
+	b := newBench(t)
+	gone := qdisc.Device{Name: "v9", Index: 999}
+	_, err := b.Root(gone)
+	for name, err := range map[string]error{
+		"read":   err,
+		"add":    b.AddRoot(gone, qdisc.Netem{}),
+		"change": b.ChangeRoot(gone, qdisc.State{}, qdisc.Netem{}),
+		"delete": b.DeleteRoot(gone),
+	} {
+		if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s on a device that is gone: %v", name, err)
+		}
+	}
+}
+
+// A device that was never up shows no qdisc.
+func TestRootOfDownDevice(t *testing.T) {
+	b := newBench(t)
+	dummy := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "down"}, PeerName: "down1"}
+	if err := b.links.LinkAdd(dummy); err != nil {
+		t.Fatal(err)
+	}
+	l, err := b.links.LinkByName("down")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := b.Root(qdisc.Device{Name: "down", Index: l.Attrs().Index}); err != nil || s.Handle != 0 || s.Foreign() {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// On a kernel without sch_netem the kernel's own word for it comes through.
+func TestKindUnknown(t *testing.T) {
+	b := newBench(t)
+	err := b.AddRoot(b.device, qdisc.Netem{})
+	if err == nil {
+		t.Skip("this kernel has sch_netem")
+	}
+	var op *qdisc.OpError
+	if !errors.As(err, &op) || !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, syscall.ENOENT) || errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%v (%T)", err, err)
+	}
+	if want := `qdisc add: v0 in netns web: no such file or directory (kernel: "Specified qdisc kind is unknown")`; err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	if !strings.Contains(op.Hint(), "ebpf engine") {
+		t.Errorf("hint %q", op.Hint())
+	}
+}
+
+// Each state is set over the one before, with whatever that left in the kernel.
+func TestChangeIsWhole(t *testing.T) {
+	testenv.Netem(t)
+	b := newBench(t)
+	if err := b.AddRoot(b.device, qdisc.Netem{}); err != nil {
+		t.Fatal(err)
+	}
+	ms := time.Millisecond
+	for _, n := range []qdisc.Netem{
+		{},
+		{Loss: 20, LossCorrelation: 25},
+		{Loss: .01},
+		{Delay: 100 * ms, Jitter: 20 * ms, DelayCorrelation: 25, Distribution: qdisc.Normal},
+		{Delay: 20 * time.Microsecond, Jitter: 7},
+		{Delay: qdisc.MaxDelay, Jitter: qdisc.MaxJitter},
+		{Delay: 10 * ms, Reorder: 25, ReorderCorrelation: 50, Gap: 5},
+		{Duplicate: 5, DuplicateCorrelation: 1, Limit: 10},
+		{Corrupt: .1, CorruptCorrelation: 5},
+		{Loss: 100},
+		{},
+	} {
+		from, err := b.Root(b.device)
+		if err != nil || !from.Ours() {
+			t.Fatalf("%v, %v", from, err)
+		}
+		if err := b.ChangeRoot(b.device, from, n); err != nil {
+			t.Fatalf("%v: %v", n, err)
+		}
+		s, err := b.Root(b.device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string(nil), n.Differences(s.Netem)); diff != "" || s.Other != nil {
+			t.Errorf("%v: in force is %v, other %v: differences (-want +got):\n%s", n, s.Netem, s.Other, diff)
+		}
+	}
+	if err := b.AddRoot(b.device, qdisc.Netem{}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("add on a root of ours: %v", err)
+	}
+	if err := b.ReplaceRoot(b.device, qdisc.Netem{Loss: 5}); err != nil {
+		t.Error(err)
+	}
+	if s, err := b.Root(b.device); err != nil || s.Netem.Loss != 5 {
+		t.Errorf("after replace: %v, %v", s.Netem, err)
+	}
+	if err := b.DeleteRoot(b.device); err != nil {
+		t.Error(err)
+	}
+	if s, err := b.Root(b.device); err != nil || s.Handle != 0 {
+		t.Errorf("after delete: %v, %v", s, err)
+	}
+}
+
+// What somebody else adds to a root of ours is seen, and a change ends it.
+func TestChangeEndsOthers(t *testing.T) {
+	testenv.Netem(t)
+	b := newBench(t)
+	if err := b.AddRoot(b.device, qdisc.Netem{}); err != nil {
+		t.Fatal(err)
+	}
+	rated := netlink.NewNetem(netlink.QdiscAttrs{LinkIndex: b.device.Index, Parent: netlink.HANDLE_ROOT, Handle: qdisc.Handle},
+		netlink.NetemQdiscAttrs{Rate64: 1e6})
+	if err := b.links.QdiscChange(rated); err != nil {
+		t.Fatal(err)
+	}
+	from, err := b.Root(b.device)
+	if diff := cmp.Diff([]string{"rate"}, from.Other); err != nil || diff != "" {
+		t.Fatalf("%v: other (-want +got):\n%s", err, diff)
+	}
+	if err := b.ChangeRoot(b.device, from, qdisc.Netem{}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := b.Root(b.device); err != nil || s.Other != nil {
+		t.Errorf("%v, %v", s.Other, err)
+	}
+}
+
+func BenchmarkDialAndRead(b *testing.B) {
+	fd := testenv.Namespace(b)
+	for b.Loop() {
+		c, err := qdisc.Dial(qdisc.Config{NetNS: fd})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.Root(qdisc.Device{Name: "lo", Index: 1}); err != nil {
+			b.Fatal(err)
+		}
+		_ = c.Close()
+	}
+}
