@@ -38,6 +38,13 @@ func MeasureLoss(asked qdisc.Percent, seen, lost uint64) Loss {
 	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
 	l.Measured = ref(100 * p)
 	l.Low, l.High = ref(100*max(0, centre-half)), ref(100*min(1, centre+half))
+	// At the ends the formula is exact but for its rounding.
+	if lost == 0 {
+		*l.Low = 0
+	}
+	if lost == seen {
+		*l.High = 100
+	}
 	return l
 }
 

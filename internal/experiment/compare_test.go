@@ -1,0 +1,188 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"netemd/internal/fault"
+	"netemd/qdisc"
+)
+
+func plan() Plan {
+	return Plan{
+		Target: "pg", Packet: qdisc.Netem{Loss: 20}, Direction: fault.To, Engine: fault.Auto, Probe: "pg",
+		Count: 200, Concurrency: 4, Timeout: 5 * time.Second, Proxy: true, Asked: "loss 20% to pg",
+	}
+}
+
+func quiet(string, int, int) {}
+
+func TestCompare(t *testing.T) {
+	a := newAgent()
+	var stood []string
+	a.during = func(layer string, faults int) {
+		stood = append(stood, layer+"/"+[]string{"none", "one", "more"}[faults])
+	}
+	c, err := Compare(t.Context(), plan(), a, a, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var layers []string
+	for _, r := range c.Rows {
+		layers = append(layers, r.Layer)
+		if r.Count != 200 || len(r.Samples) != 200 || r.Target != "pg" {
+			t.Errorf("%s: %d calls, %d samples, target %q", r.Layer, r.Count, len(r.Samples), r.Target)
+		}
+	}
+	if diff := cmp.Diff([]string{"none", "packet", "proxy", "proxy+latency"}, layers); diff != "" {
+		t.Error(diff)
+	}
+	// The fourth is the calibration.
+	if diff := cmp.Diff([]string{"direct/none", "direct/one", "proxy/none", "proxy/one", "proxy/one"}, stood); diff != "" {
+		t.Error(diff)
+	}
+	if !c.Conclusive || len(c.Reasons) > 0 || len(c.Warnings) > 0 {
+		t.Errorf("conclusive %v, reasons %q, warnings %q", c.Conclusive, c.Reasons, c.Warnings)
+	}
+	if c.Engine != fault.EBPF || c.EngineReason != "because" {
+		t.Errorf("engine %s: %s", c.Engine, c.EngineReason)
+	}
+	packet := c.Row(LayerPacket)
+	if packet.Loss == nil || *packet.Measured != 20 || packet.Counters.Seen != 3000 {
+		t.Errorf("loss %+v, counters %+v", packet.Loss, packet.Counters)
+	}
+	if len(a.faults) != 0 {
+		t.Errorf("left behind: %v", a.faults)
+	}
+}
+
+// TestCompareSameMedian has an agent whose calls have another number of turns than
+// the calibration starts from.
+func TestCompareSameMedian(t *testing.T) {
+	for _, turns := range []float64{1, 2, 5, 8} {
+		a := newAgent()
+		a.turns = turns
+		c, err := Compare(t.Context(), plan(), a, a, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		packet, lat := *c.Row(LayerPacket).P50, *c.Row(LayerProxyLatency).P50
+		// A latency has a resolution of 1 ms, so the sum is off by turns/2 at most.
+		if off := max(packet-lat, lat-packet); off > turns/2+0.01 {
+			t.Errorf("%v turns: packet p50 %v, proxy+latency p50 %v", turns, packet, lat)
+		}
+		if c.Latency.Turns != turns || c.Latency.CalibrationCalls != calibrationCalls {
+			t.Errorf("%v turns: stated %+v", turns, c.Latency)
+		}
+	}
+}
+
+func TestCompareInconclusive(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(*agent)
+		want string
+	}{
+		{"nothing matched", func(a *agent) { a.counters = fault.Counters{} }, "0 packets matched"},
+		{"nothing lost", func(a *agent) { a.counters = fault.Counters{Seen: 3000} }, "not one was lost"},
+		{"lost", func(a *agent) { a.state = fault.Lost }, "was lost while the calls ran"},
+		{"drifted", func(a *agent) { a.state = fault.Drifted }, "was drifted while the calls ran"},
+		{"gone", func(a *agent) { a.gone = true }, "not held to its end"},
+		{"control", func(a *agent) { a.unhealthy = true }, "the control run is not healthy: 180 of 200"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newAgent()
+			c.set(a)
+			got, err := Compare(t.Context(), plan(), a, a, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Conclusive || !strings.Contains(strings.Join(got.Reasons, "\n"), c.want) {
+				t.Errorf("conclusive %v, reasons %q, want %q", got.Conclusive, got.Reasons, c.want)
+			}
+			if len(a.faults) != 0 {
+				t.Errorf("left behind: %v", a.faults)
+			}
+		})
+	}
+}
+
+func TestCompareWarns(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		counters fault.Counters
+		want     string
+	}{
+		{"other loss", fault.Counters{Seen: 3000, Lost: 300}, "is not what was asked for"},
+		{"overflow", fault.Counters{Seen: 3000, Lost: 600, Overflow: 9}, "9 packets were lost to a full queue"},
+		{"opened", fault.Counters{Seen: 3000, Lost: 600, Opened: 4}, "4 packets passed unimpaired"},
+	} {
+		a := newAgent()
+		a.counters = c.counters
+		got, err := Compare(t.Context(), plan(), a, a, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !got.Conclusive || !strings.Contains(strings.Join(got.Warnings, "\n"), c.want) {
+			t.Errorf("%s: conclusive %v, warnings %q", c.name, got.Conclusive, got.Warnings)
+		}
+	}
+}
+
+func TestCompareWithoutMedian(t *testing.T) {
+	a := newAgent()
+	a.noSuccess = true
+	c, err := Compare(t.Context(), plan(), a, a, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Row(LayerProxyLatency) != nil || len(c.Warnings) != 1 || !c.Conclusive {
+		t.Errorf("%d rows, warnings %q", len(c.Rows), c.Warnings)
+	}
+}
+
+func TestCompareWithoutProxy(t *testing.T) {
+	a, p := newAgent(), plan()
+	p.Proxy = false
+	c, err := Compare(t.Context(), p, a, a, quiet)
+	if err != nil || len(c.Rows) != 2 {
+		t.Errorf("%d rows, error %v", len(c.Rows), err)
+	}
+}
+
+var errStop = errors.New("stopped by the test")
+
+// TestCompareInterrupted ends the context in every phase; no fault may be left.
+func TestCompareInterrupted(t *testing.T) {
+	for phase := range 5 {
+		a := newAgent()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		n := 0
+		a.during = func(string, int) {
+			if n == phase {
+				cancel(errStop)
+			}
+			n++
+		}
+		_, err := Compare(ctx, plan(), a, a, quiet)
+		if !errors.Is(err, errStop) {
+			t.Errorf("phase %d: error %v", phase, err)
+		}
+		if len(a.faults) != 0 {
+			t.Errorf("phase %d: left behind: %v", phase, a.faults)
+		}
+	}
+}
+
+func TestCompareApplyFails(t *testing.T) {
+	a := newAgent()
+	a.applyErr = fault.ErrConflict
+	if _, err := Compare(t.Context(), plan(), a, a, quiet); !errors.Is(err, fault.ErrConflict) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,132 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"netemd/internal/fault"
+	"netemd/probe"
+)
+
+// agent is a fake with a path: direct calls take 5 ms, 100 ms more under a packet
+// fault; calls through the proxy take 6 ms, and turns times the toxic's latency.
+type agent struct {
+	mu     sync.Mutex
+	next   int
+	faults map[string]fault.Fault
+	log    []string
+
+	turns float64
+	// counters are what a packet fault has counted when it is looked at.
+	counters fault.Counters
+	// state is what Get says; gone makes it fail.
+	state fault.State
+	gone  bool
+	// unhealthy makes one direct call in ten fail without a fault.
+	unhealthy bool
+	// noSuccess makes all calls under a packet fault fail.
+	noSuccess bool
+	// during is called while a probe runs, with the number of faults that stand.
+	during   func(layer string, faults int)
+	applyErr error
+}
+
+func newAgent() *agent {
+	return &agent{
+		faults: map[string]fault.Fault{}, turns: 5, state: fault.Active, counters: fault.Counters{Seen: 3000, Lost: 600},
+	}
+}
+
+func (a *agent) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.applyErr != nil {
+		return fault.Fault{}, a.applyErr
+	}
+	if ctx.Err() != nil {
+		return fault.Fault{}, errors.New("an apply was cut short")
+	}
+	a.next++
+	f := fault.Fault{ID: fmt.Sprintf("f%d", a.next), Spec: s, State: fault.Active, Engine: fault.EBPF, EngineReason: "because"}
+	if s.Toxics != nil {
+		f.Engine = fault.Stream
+	}
+	a.faults[f.ID] = f
+	a.log = append(a.log, "apply "+f.ID)
+	return f, nil
+}
+
+func (a *agent) Get(ctx context.Context, id string) (fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f, ok := a.faults[id]
+	if !ok || a.gone || ctx.Err() != nil {
+		return fault.Fault{}, fs.ErrNotExist
+	}
+	f.State = a.state
+	if f.Spec.Packet != nil {
+		f.Counters = a.counters
+	}
+	return f, nil
+}
+
+func (a *agent) Renew(_ context.Context, id string, _ time.Duration) (fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.log = append(a.log, "renew "+id)
+	return a.faults[id], nil
+}
+
+func (a *agent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, errors.New("a clear was cut short")
+	}
+	f := a.faults[s.ID]
+	delete(a.faults, s.ID)
+	a.log = append(a.log, "clear "+s.ID)
+	return []fault.Fault{f}, nil
+}
+
+func (a *agent) Probe(ctx context.Context, r probe.Request, progress func(done, count int)) (probe.Result, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.during != nil {
+		a.during(r.Layer, len(a.faults))
+	}
+	if ctx.Err() != nil {
+		return probe.Result{}, ctx.Err()
+	}
+	took, class := 5.0, probe.OK
+	if r.Layer == "proxy" {
+		took = 6
+	}
+	impaired := false
+	for _, f := range a.faults {
+		switch {
+		case f.Spec.Packet != nil && r.Layer == "direct":
+			impaired = true
+			took += 100
+			if a.noSuccess {
+				class = probe.Timeout
+			}
+		case f.Spec.Toxics != nil && r.Layer == "proxy":
+			took += a.turns * ms(f.Spec.Toxics[0].Latency)
+		}
+	}
+	var samples []probe.Sample
+	for i := range r.Count {
+		c := class
+		if a.unhealthy && !impaired && i%10 == 0 {
+			c = probe.Reset
+		}
+		samples = append(samples, probe.Sample{Seq: i, EndNS: int64(took * 1e6), Class: c})
+		progress(i+1, r.Count)
+	}
+	return probe.Result{Summary: probe.Summarize(r.Target, r.Layer, samples, probe.EvidenceTraced), Samples: samples}, nil
+}
