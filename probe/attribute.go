@@ -43,9 +43,12 @@ const (
 //
 // The cause is the one whose retransmissions ended the most waiting. An event ends
 // the wait since the call's previous event, or since the handshake's end, or since
-// the call's start, whichever is latest, so that the waits never overlap. Time after the
-// last event that its timer cannot account for (more than the threshold, and than
-// three times the longest wait) counts against them as a wait of its own.
+// the call's start, whichever is latest, so that the waits never overlap. A TLP that
+// an RTO of the same end follows ended nothing, since it was lost as well (had it
+// arrived, the next loss would begin with another TLP): the RTO ended both waits.
+// Time after the last event that its timer cannot account for (more than the
+// threshold, and than three times the longest wait) counts against them as a wait of
+// its own.
 //
 // That wait, and a slow call without an event, are explained by the socket's own
 // counts (see Sample.Info: SYN retransmissions from the connect's duration, RTO
@@ -109,6 +112,7 @@ func (a Attribution) cause(s *Sample) Cause {
 		last        = s.StartNS
 		longest     int64
 		established = s.StartNS + s.ConnectNS
+		probed      = map[bool]int64{} // by end: what its last event, a TLP, waited
 	)
 	for _, e := range s.Events {
 		if e.TimeNS > s.EndNS {
@@ -119,6 +123,14 @@ func (a Attribution) cause(s *Sample) Cause {
 		}
 		wait := e.TimeNS - last
 		waits[e.Cause] += wait
+		if e.Cause == RTO {
+			waits[TLP] -= probed[e.Server]
+			waits[RTO] += probed[e.Server]
+		}
+		probed[e.Server] = 0
+		if e.Cause == TLP {
+			probed[e.Server] = wait
+		}
 		longest = max(longest, wait)
 		last = e.TimeNS
 	}

@@ -127,7 +127,8 @@ type Summary struct {
 	// Explained is the share of slow calls whose cause is not unknown; null
 	// without a slow call.
 	Explained *float64 `json:"explained_percent"`
-	// Retransmissions counts the kernel's events for these calls, by cause.
+	// Retransmissions counts the kernel's events during these calls, by cause; those
+	// of a connection's closing after its call are not among them.
 	Retransmissions map[Cause]int `json:"retransmissions"`
 	// Evidence says where the causes come from: "tp_btf, both ends" or
 	// "TCP_INFO and namespace counters (TLP unknown)".

@@ -40,7 +40,9 @@ func Summarize(target, layer string, samples []Sample, evidence string) Summary 
 			s.Causes[x.Cause]++
 		}
 		for _, e := range x.Events {
-			s.Retransmissions[e.Cause]++
+			if e.TimeNS <= x.EndNS { // later ones belong to the goodbye
+				s.Retransmissions[e.Cause]++
+			}
 		}
 	}
 	s.OK = len(good)

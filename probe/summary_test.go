@@ -36,6 +36,8 @@ func TestSummarize(t *testing.T) {
 		{"only failures", []Sample{took(time.Second, Timeout, SYNRetransmit, SYNRetransmit), took(0, Refused, "")},
 			Summary{Count: 2, Errors: map[Class]int{Timeout: 1, Refused: 1}, Causes: map[Cause]int{SYNRetransmit: 1},
 				Retransmissions: map[Cause]int{SYNRetransmit: 1}, Explained: f(100)}},
+		{"an event of the goodbye", []Sample{{EndNS: ms, Class: OK, Events: []Retransmission{{TimeNS: 2 * ms, Cause: TLP}}}},
+			Summary{Count: 1, OK: 1, P50: f(1), P90: f(1), P99: f(1), Max: f(1)}},
 		{"mixed", []Sample{
 			took(time.Millisecond, OK, "", TLP),
 			took(time.Second, OK, RTO, TLP, RTO, RTO),
