@@ -4,7 +4,7 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-version=v2.5.0
+version=v2.15.0
 bin=$PWD/.cache/bin/golangci-lint-$version
 if [[ ! -x $bin ]]; then
 	echo "lint: building golangci-lint $version" >&2

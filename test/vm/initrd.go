@@ -31,24 +31,26 @@ mount -t overlay overlay -o lowerdir=/ro,upperdir=/rw/u,workdir=/rw/w /new || ex
 for d in proc sys dev; do mount --move /$d /new/$d; done
 mount -t tmpfs -o mode=755 tmpfs /new/run
 mkdir -p /new/run/netemd-vm /new/run/lock /new/run/netns
-cp /guest /new/run/netemd-vm/guest; cp /modules /new/run/netemd-vm/modules
+cp /bin/busybox /guest /modules /new/run/netemd-vm
 exec switch_root /new /bin/sh /run/netemd-vm/guest
 `
 
 // guestScript is the guest's first process. It copies what the command says to
 // the port "out" and its exit code to the port "exit"; the pipe between them
 // lets the command open /dev/stdout, which a port allows only once. As process 1
-// it reaps what the command leaves behind while it waits.
-const guestScript = `mkdir -p /dev/pts /dev/shm /lib/modules
-mount -t devpts devpts /dev/pts; mount -t tmpfs -o mode=1777 shm /dev/shm
-mount -t cgroup2 cgroup /sys/fs/cgroup; mount -t bpf bpf /sys/fs/bpf
-mount --bind "$(cat /run/netemd-vm/modules)" /lib/modules
+// it reaps what the command leaves behind while it waits. It uses a busybox of its
+// own where a small machine may lack the program.
+const guestScript = `bb=/run/netemd-vm/busybox
+mkdir -p /dev/pts /dev/shm /lib/modules
+$bb mount -t devpts devpts /dev/pts; $bb mount -t tmpfs -o mode=1777 shm /dev/shm
+$bb mount -t cgroup2 cgroup /sys/fs/cgroup; $bb mount -t bpf bpf /sys/fs/bpf
+$bb mount --bind "$(cat /run/netemd-vm/modules)" /lib/modules
 ln -sf /proc/self/fd /dev/fd; ln -sf /proc/self/fd/0 /dev/stdin
 ln -sf /proc/self/fd/1 /dev/stdout; ln -sf /proc/self/fd/2 /dev/stderr
 chmod 1777 /tmp; chmod 666 /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/ptmx
 [ -d /var/lib/postgresql ] && mkdir -m 2775 /run/postgresql && chown postgres:postgres /run/postgresql
 echo netemd-vm >/proc/sys/kernel/hostname
-ip link set lo up
+$bb ip link set lo up
 for p in /sys/class/virtio-ports/*; do
 	case $(cat $p/name) in
 	out) out=/dev/${p##*/};;
