@@ -43,6 +43,8 @@ type Engine struct {
 	places map[target.Place]*place
 	hooks  map[hookKey]*hook
 	last   uint32 // the last hook's number
+
+	background sync.WaitGroup
 }
 
 // hookKey is one hook of one device, as asked for.
@@ -181,6 +183,7 @@ func (e *Engine) Close() error {
 	e.places = nil
 	e.mu.Unlock()
 
+	e.background.Wait()
 	for _, pl := range all {
 		pl.clear()
 	}
@@ -251,6 +254,15 @@ func (e *Engine) forget(pl *place) {
 	e.mu.Unlock()
 	if err := pl.disarm(); err != nil {
 		e.log.Warn("ebpf: take a lost place off", "place", pl.at.String(), "err", err)
+	}
+}
+
+// lose has a place forgotten whose queue found its device gone.
+func (e *Engine) lose(pl *place) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed { // otherwise Close sees to it
+		e.background.Go(func() { e.forget(pl) })
 	}
 }
 

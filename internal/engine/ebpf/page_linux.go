@@ -100,12 +100,3 @@ func (s *shared[T]) Close() {
 	_ = unix.Munmap(s.mem)
 	s.Map.Close()
 }
-
-// now is CLOCK_MONOTONIC in ns, the clock of bpf_ktime_get_ns. It stands still
-// while the machine is suspended.
-func now() int64 {
-	var ts unix.Timespec
-	// It cannot fail with a clock that every kernel has.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return ts.Nano()
-}

@@ -110,6 +110,9 @@ func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
 	s.deadline.Store(until)
 	page.active.Store(next + 1)
 	pl.want = n
+	if pl.queue != nil {
+		pl.queue.wake()
+	}
 	return nil
 }
 
@@ -263,7 +266,7 @@ func (pl *place) disarm() error {
 	}
 	errs = append(errs, pl.prog.detach())
 	if pl.queue != nil {
-		errs = append(errs, pl.queue.close())
+		errs = append(errs, pl.queue.release())
 	}
 	pl.page.Close()
 	return errors.Join(errs...)

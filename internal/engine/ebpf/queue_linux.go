@@ -4,18 +4,216 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync/atomic"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"netemd/internal/engine/ebpf/model"
 	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
-type queue struct{}
+// Bounds of a queue.
+const (
+	// maxQueued is how many bytes wait at most, whatever the limit in packets.
+	maxQueued = 256 << 20
+	// lateLimit is how late a packet is still sent. What a stalled process finds
+	// later than that is dropped, and counted as overflow: by now it has been sent
+	// again or given up.
+	lateLimit = time.Second
+	// drainLimit is how long Close waits for packets that are not due yet.
+	drainLimit = 2 * time.Second
+)
 
-func (q *queue) alive() error           { return nil }
-func (q *queue) drain()                 {}
-func (q *queue) close() error           { return nil }
-func (q *queue) totals() fault.Counters { return fault.Counters{} }
+// queue holds the packets of one place, on a thread of its own.
+type queue struct {
+	log   *slog.Logger
+	place target.Place
+	netns identity
+	page  *page
+	tap   *tap
+	out   output
+	event int // eventfd that wakes the thread
 
-func (pl *place) divert(context.Context, qdisc.Netem) error {
-	return fmt.Errorf("delay, reorder, duplicate and corrupt: %w", errors.ErrUnsupported)
+	model atomic.Pointer[model.Model]
+	// stopAt is when the thread shall end at the latest, in ns; 0 is never. It ends
+	// before when nothing waits.
+	stopAt atomic.Int64
+	// lost says that the namespace or the device went.
+	lost atomic.Bool
+	done chan struct{}
+	// onLost is told once when the thread ends by itself.
+	onLost func()
+	// release gives everything back.
+	release func() error
+
+	frames, lossy, overflow, delayed, duplicated, reordered, corrupted atomic.Uint64
+	// tapDropped is the last look at the TAP's own counter.
+	tapDropped atomic.Uint64
+}
+
+// output sends packets on, and drops none silently.
+type output interface {
+	// send sends frames in order until one is refused: how many were sent, and the
+	// error of the next one. It does not block.
+	send(frames [][]byte) (int, error)
+	// fd is polled for POLLOUT after unix.EAGAIN.
+	fd() int
+	// gone reports that the device is no longer there.
+	gone() bool
+}
+
+// divert readies the place's queue for n.
+func (pl *place) divert(ctx context.Context, n qdisc.Netem) error {
+	if pl.queue == nil {
+		if err := pl.openQueue(ctx); err != nil {
+			return err
+		}
+	}
+	q := pl.queue
+	if err := q.tap.offload(!model.Frames(n)); err != nil {
+		return err
+	}
+	q.model.Store(model.New(n))
+	// Trust the thread until it has been woken.
+	pl.page.at.beat.Store(uint64(now()))
+	return nil
+}
+
+func (pl *place) openQueue(ctx context.Context) error {
+	q := &queue{
+		log: pl.e.log, place: pl.at, netns: pl.netns, page: pl.page.at, done: make(chan struct{}),
+		onLost: func() { pl.e.lose(pl) },
+	}
+	q.model.Store(model.New(qdisc.Netem{}))
+	var undo []func() error
+	q.release = func() error {
+		var errs []error
+		for i := len(undo) - 1; i >= 0; i-- {
+			errs = append(errs, undo[i]())
+		}
+		undo = nil
+		return errors.Join(errs...)
+	}
+	err := namespaces.Do(ctx, pl.at.Namespace, func() error {
+		link, err := device(pl.at.Index)
+		if err != nil {
+			return err
+		}
+		if link.Attrs().EncapType == "loopback" && !onlyIPv6(pl.at.Flow) {
+			// The packet comes back without its route, and 127.0.0.1 is refused as a
+			// source then, unless route_localnet and accept_local say otherwise.
+			return fmt.Errorf("delay, reorder, duplicate and corrupt of IPv4 on loopback: %w", errors.ErrUnsupported)
+		}
+		if pl.header != 14 {
+			return fmt.Errorf("delay, reorder, duplicate and corrupt on a device without Ethernet headers: %w", errors.ErrUnsupported)
+		}
+		if q.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			return fmt.Errorf("eventfd: %w", err)
+		}
+		undo = append(undo, func() error { return unix.Close(q.event) })
+		if q.tap, err = newTAP(); err != nil {
+			return err
+		}
+		undo = append(undo, q.tap.close)
+		if pl.at.Hook == target.Ingress {
+			return pl.returnThroughTAP(q, &undo)
+		}
+		return pl.sendThroughSocket(q, &undo)
+	})
+	if err != nil {
+		return errors.Join(err, q.release())
+	}
+	pl.page.at.tap.Store(uint32(q.tap.index))
+	pl.queue = q
+	go q.run()
+	return nil
+}
+
+// sendThroughSocket sends to the device, with a socket that the program knows.
+func (pl *place) sendThroughSocket(q *queue, undo *[]func() error) error {
+	s, err := newSocket(pl.at.Index)
+	if err != nil {
+		return err
+	}
+	*undo = append(*undo, s.close)
+	q.out = s
+	own := struct{ Rank, Hook uint32 }{pl.rank, pl.hook.id}
+	if err := pl.e.sockets.Put(s.cookie, own); err != nil {
+		return fmt.Errorf("make a socket known: %w", err)
+	}
+	pl.e.hub.at.queues.Add(1)
+	*undo = append(*undo, func() error {
+		pl.e.hub.at.queues.Add(^uint64(0))
+		return pl.e.sockets.Delete(s.cookie)
+	})
+	return nil
+}
+
+// returnThroughTAP writes to the TAP, from where a program takes it to the device's
+// ingress.
+func (pl *place) returnThroughTAP(q *queue, undo *[]func() error) error {
+	if pl.rank > 0xffff {
+		return fmt.Errorf("more than %d places at one ingress: %w", 0xffff, errors.ErrUnsupported)
+	}
+	prog, err := loadProgram("netemd_return", returner(pl.at.Index, pl.rank))
+	if err != nil {
+		return err
+	}
+	at, err := pl.e.attach.attach(pl.at.Namespace, q.tap.index, target.Ingress, prog)
+	if err != nil {
+		prog.Close()
+		return err
+	}
+	*undo = append(*undo, at.detach)
+	q.out = &writer{tap: q.tap.fd, namespace: pl.at.Namespace, index: pl.at.Index}
+	return nil
+}
+
+// onlyIPv6 reports whether a flow can hold no IPv4 packet.
+func onlyIPv6(f target.Flow) bool {
+	s, d := unmap(f.Source), unmap(f.Destination)
+	return s.IsValid() && s.Addr().Is6() || d.IsValid() && d.Addr().Is6()
+}
+
+// wake has the thread look at what changed.
+func (q *queue) wake() {
+	var one = [8]byte{1}
+	_, _ = unix.Write(q.event, one[:]) // full means that it is awake already
+}
+
+// alive is fs.ErrNotExist when the thread has found the device gone.
+func (q *queue) alive() error {
+	if q.lost.Load() {
+		return fmt.Errorf("the queue's device: %w", fs.ErrNotExist)
+	}
+	return nil
+}
+
+// drain lets the thread end, at once when nothing waits. Nothing must be diverted
+// any more.
+func (q *queue) drain() {
+	q.stopAt.Store(now() + int64(drainLimit))
+	q.wake()
+	<-q.done
+}
+
+// totals are the queue's counters. What the program calls seen and diverted are
+// packets before they are cut; here each frame counts.
+func (q *queue) totals() fault.Counters {
+	if n, err := q.tap.dropped(); err == nil {
+		q.tapDropped.Store(n)
+	}
+	full := q.tapDropped.Load()
+	return fault.Counters{
+		Seen: q.frames.Load() + full - q.page.diverted.Load(),
+		Lost: q.lossy.Load(), Overflow: q.overflow.Load() + full,
+		Delayed: q.delayed.Load(), Duplicated: q.duplicated.Load(),
+		Reordered: q.reordered.Load(), Corrupted: q.corrupted.Load(),
+	}
 }

@@ -1,0 +1,267 @@
+package ebpf
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// lookEvery is how often an idle or busy queue looks whether its namespace and its
+// device still stand.
+const lookEvery = time.Second
+
+// loop is what only the queue's thread touches.
+type loop struct {
+	*queue
+	pool    pool
+	waiting timeline
+	bytes   int // of the waiting frames
+	order   uint64
+	// ready[:count] are due, and taken off waiting.
+	ready   [batch][]byte
+	count   int
+	blocked bool // the output said EAGAIN
+	// spare is what the next frame is read into; rest takes what does not fit.
+	spare, rest []byte
+	iov         [2]unix.Iovec
+	last        int64 // the last beat
+	looked      int64
+	refused     bool // a refused frame was logged
+}
+
+// run reads, holds and sends packets until stopAt. It never blocks without a limit,
+// and beats in every round, so a stalled thread opens the program.
+func (q *queue) run() {
+	// Never unlocked, so that the thread with its priority ends here.
+	runtime.LockOSThread()
+	prefer()
+	l := &loop{queue: q, rest: make([]byte, maxFrame), looked: now()}
+	for !q.lost.Load() {
+		t := now()
+		if l.last != 0 && t-l.last > staleAfter {
+			l.recover(t)
+		}
+		l.last = t
+		q.page.beat.Store(uint64(t))
+		busy := l.read(t)
+		l.flush(now())
+		stop := q.stopAt.Load()
+		if stop != 0 && !busy && (len(l.waiting)+l.count == 0 || now() >= stop) {
+			break
+		}
+		if t-l.looked > int64(lookEvery) {
+			l.look(t)
+		}
+		if !busy {
+			l.sleep()
+		}
+	}
+	// What is not due within the limit leaves now.
+	for len(l.waiting)+l.count > 0 && !l.blocked {
+		l.flush(math.MaxInt64)
+	}
+	if n := len(l.waiting) + l.count; n > 0 {
+		q.overflow.Add(uint64(n))
+	}
+	close(q.done)
+	if q.lost.Load() {
+		q.onLost()
+	}
+}
+
+// recover handles what a stall has left. The program is open since, so there is no
+// hurry to beat.
+func (l *loop) recover(t int64) {
+	stall := time.Duration(t - l.last)
+	before := l.overflow.Load()
+	if stall > lateLimit {
+		// Nobody can say how long these have lain there.
+		for range tapQueue {
+			if _, err := unix.Read(l.tap.fd, l.rest); err != nil {
+				break
+			}
+			l.frames.Add(1)
+			l.overflow.Add(1)
+		}
+	}
+	l.flush(t)
+	l.log.Warn("ebpf: the queue's thread stood still", "place", l.place.String(), "stall", stall,
+		"dropped", l.overflow.Load()-before, "waiting", len(l.waiting))
+}
+
+// look finds out whether there is still something to do here.
+func (l *loop) look(t int64) {
+	l.looked = t
+	id, err := identify(l.place.Namespace)
+	if err != nil || id != l.netns || l.out.gone() {
+		l.queue.lost.Store(true)
+	}
+}
+
+// read takes a batch of frames from the TAP, and reports whether there may be more.
+func (l *loop) read(t int64) bool {
+	for range batch {
+		if l.spare == nil {
+			l.spare = l.pool.get(smallFrame)
+		}
+		b := l.spare[:cap(l.spare)]
+		l.iov[0].Base, l.iov[1].Base = &b[0], &l.rest[0]
+		l.iov[0].SetLen(len(b))
+		l.iov[1].SetLen(len(l.rest))
+		// The descriptor does not block, so the scheduler need not know.
+		r, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(l.tap.fd), uintptr(unsafe.Pointer(&l.iov)), 2)
+		if errno != 0 {
+			if errno == unix.EBADFD || errno == unix.EIO {
+				l.queue.lost.Store(true) // somebody deleted the TAP
+			}
+			return errno == unix.EINTR
+		}
+		n := int(r)
+		switch {
+		case n < vnetHeader:
+			continue
+		case n > len(b):
+			big := l.pool.get(n)
+			copy(big, b)
+			copy(big[len(b):], l.rest)
+			l.pool.put(b)
+			b = big
+		case n <= smallFrame && cap(b) != smallFrame:
+			small := l.pool.get(n)
+			copy(small, b)
+			l.pool.put(b)
+			b = small
+		}
+		b = b[:n]
+		// Frames come in flocks of a size.
+		l.spare = l.pool.get(max(smallFrame, n))
+		l.frame(t, b)
+	}
+	return true
+}
+
+// frame asks the model about b and does what it says.
+func (l *loop) frame(t int64, b []byte) {
+	l.frames.Add(1)
+	v := l.model.Load().Packet(t, len(b)-vnetHeader, len(l.waiting)+l.count)
+	l.lossy.Add(uint64(v.Lost))
+	l.overflow.Add(uint64(v.Overflow))
+	l.duplicated.Add(uint64(v.Duplicated))
+	l.reordered.Add(uint64(v.Reordered))
+	l.delayed.Add(uint64(v.Delayed))
+	if v.Count == 0 {
+		l.pool.put(b)
+		return
+	}
+	for i, c := range v.Copies[:v.Count] {
+		f := b
+		if i < v.Count-1 {
+			f = l.pool.get(len(b))
+			copy(f, b)
+		}
+		if c.Bit >= 0 && flip(f, c.Bit) {
+			l.corrupted.Add(1)
+		}
+		if l.bytes+len(f) > maxQueued {
+			l.overflow.Add(1)
+			l.pool.put(f)
+			continue
+		}
+		p := packet{due: c.Due, order: l.order, frame: f}
+		if c.Ahead {
+			p.due = math.MinInt64
+		}
+		l.order++
+		l.bytes += len(f)
+		l.waiting.push(p)
+	}
+}
+
+// flush sends what is due at t, until the output holds it back.
+func (l *loop) flush(t int64) {
+	l.blocked = false
+	for {
+		for l.count < batch && len(l.waiting) > 0 && l.waiting[0].due <= t {
+			p := l.waiting.pop()
+			if p.due != math.MinInt64 && t != math.MaxInt64 && t-p.due > int64(lateLimit) {
+				l.drop(p.frame)
+				continue
+			}
+			l.ready[l.count] = p.frame
+			l.count++
+		}
+		if l.count == 0 {
+			return
+		}
+		n, err := l.out.send(l.ready[:l.count])
+		for _, f := range l.ready[:n] {
+			l.bytes -= len(f)
+			l.pool.put(f)
+		}
+		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			// The device's own queue was full, or it is down, or the frame is longer
+			// than its MTU.
+			if !l.refused && !errors.Is(err, unix.ENOBUFS) {
+				l.refused = true
+				l.log.Warn("ebpf: the device refused a packet", "place", l.place.String(), "bytes", len(l.ready[n]), "err", err)
+			}
+			l.drop(l.ready[n])
+			n++
+		}
+		l.count = copy(l.ready[:], l.ready[n:l.count])
+		clear(l.ready[l.count:])
+		if errors.Is(err, unix.EAGAIN) {
+			l.blocked = true
+			return
+		}
+	}
+}
+
+func (l *loop) drop(frame []byte) {
+	l.overflow.Add(1)
+	l.bytes -= len(frame)
+	l.pool.put(frame)
+}
+
+// sleep waits for a frame, the next due time, the output, or to be woken; as long as
+// something is in force not beyond the next beat.
+func (l *loop) sleep() {
+	t := now()
+	wait, idle := int64(lookEvery), l.page.active.Load() == 0
+	if !idle {
+		wait = int64(beatEvery)
+	} else if len(l.waiting)+l.count == 0 {
+		l.pool.trim()
+	}
+	if len(l.waiting) > 0 && !l.blocked {
+		wait = min(wait, l.waiting[0].due-t)
+	}
+	if stop := l.stopAt.Load(); stop != 0 {
+		wait = min(wait, stop-t)
+	}
+	fds := [3]unix.PollFd{
+		{Fd: int32(l.tap.fd), Events: unix.POLLIN},
+		{Fd: int32(l.event), Events: unix.POLLIN},
+		{Fd: int32(l.out.fd()), Events: unix.POLLOUT},
+	}
+	use := fds[:2]
+	if l.blocked {
+		use = fds[:]
+	}
+	timeout := unix.NsecToTimespec(max(0, wait))
+	_, _ = unix.Ppoll(use, &timeout, nil) // an interrupted one only comes back early
+	if fds[1].Revents != 0 {
+		var b [8]byte
+		_, _ = unix.Read(l.event, b[:])
+	}
+	if l.blocked && fds[2].Revents&unix.POLLERR != 0 {
+		_, _ = unix.GetsockoptInt(l.out.fd(), unix.SOL_SOCKET, unix.SO_ERROR) // takes it off
+	}
+	if idle {
+		l.last = 0 // an idle thread sleeps longer than a beat; that is no stall
+	}
+}

@@ -1,0 +1,144 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// vnetHeader is the size of struct virtio_net_hdr (linux/virtio_net.h), which
+// stands before each frame on a TAP and on a packet socket: where the checksum is
+// still to be put, and how a super-packet is to be cut.
+const vnetHeader = 10
+
+// Fields of struct virtio_net_hdr.
+const (
+	vnetFlags      = 0
+	vnetGSOType    = 1
+	vnetCsumStart  = 6
+	vnetCsumOffset = 8
+
+	vnetNeedsCsum = 1 // VIRTIO_NET_HDR_F_NEEDS_CSUM
+)
+
+// tapPattern lets the kernel number the TAPs of a namespace.
+const tapPattern = "netemq%d"
+
+// tapQueue is how many packets the TAP holds until they are read. A TAP does not
+// hold its sender back: what comes on top is dropped.
+const tapQueue = 10000
+
+// tap is a device whose other side is a descriptor of ours.
+type tap struct {
+	fd    int
+	index int
+	// links asks for the device's counters, in its namespace.
+	links *netlink.Handle
+	// whole says that super-packets come uncut.
+	whole bool
+}
+
+// newTAP makes a TAP in the calling thread's namespace. It goes with its descriptor.
+func newTAP() (*tap, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil, fmt.Errorf("open /dev/net/tun (module tun): %w (%w)", errors.ErrUnsupported, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	t := &tap{fd: fd}
+	if err := t.setUp(); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}
+
+func (t *tap) setUp() error {
+	ifr, err := unix.NewIfreq(tapPattern)
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if err := unix.IoctlIfreq(t.fd, unix.TUNSETIFF, ifr); err != nil {
+		return fmt.Errorf("make a TAP: %w", err)
+	}
+	name := ifr.Name()
+	if t.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	link, err := t.links.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	t.index = link.Attrs().Index
+	if err := t.links.LinkSetTxQLen(link, tapQueue); err != nil {
+		return fmt.Errorf("set queue length of %s: %w", name, err)
+	}
+	// The stack shall send nothing of its own there.
+	err = os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("disable IPv6 on %s: %w", name, err)
+	}
+	if err := t.links.LinkSetARPOff(link); err != nil {
+		return fmt.Errorf("set %s noarp: %w", name, err)
+	}
+	if err := t.links.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set %s up: %w", name, err)
+	}
+	// Whatever the host's default qdisc does, such as fq's pacing, is not asked for
+	// here; without the right to change it, it stays.
+	_ = t.links.QdiscReplace(&netlink.GenericQdisc{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: t.index, Parent: netlink.HANDLE_ROOT},
+		QdiscType:  "noqueue",
+	})
+	return nil
+}
+
+// Features of TUNSETOFFLOAD (linux/if_tun.h).
+const (
+	tunCsum   = 0x01
+	tunTSO4   = 0x02
+	tunTSO6   = 0x04
+	tunTSOECN = 0x08
+)
+
+// offload says whether super-packets come whole, with their checksum open, or cut
+// into the frames of the wire.
+func (t *tap) offload(whole bool) error {
+	if whole == t.whole {
+		return nil
+	}
+	features := 0
+	if whole {
+		features = tunCsum | tunTSO4 | tunTSO6 | tunTSOECN
+	}
+	if err := unix.IoctlSetInt(t.fd, unix.TUNSETOFFLOAD, features); err != nil {
+		return fmt.Errorf("set offloads of a TAP: %w", err)
+	}
+	t.whole = whole
+	return nil
+}
+
+// dropped counts the packets that found the TAP full.
+func (t *tap) dropped() (uint64, error) {
+	link, err := t.links.LinkByIndex(t.index)
+	if err != nil {
+		return 0, fmt.Errorf("counters of a TAP: %w", err)
+	}
+	if s := link.Attrs().Statistics; s != nil {
+		return s.TxDropped, nil
+	}
+	return 0, nil
+}
+
+func (t *tap) close() error {
+	if t.links != nil {
+		t.links.Close()
+	}
+	return unix.Close(t.fd)
+}
