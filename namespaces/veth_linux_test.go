@@ -2,14 +2,17 @@ package namespaces
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 )
 
 func prefixes(t testing.TB, texts ...string) []netip.Prefix {
@@ -91,6 +94,56 @@ func TestCreateVeth(t *testing.T) {
 	if diff := cmp.Diff([]string{"lo exactly-15-byte", "lo eth0"}, []string{devices(t, a), devices(t, b)}); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
+}
+
+// TestCreateVethUnseen watches the process's own namespace while pairs are made between
+// others: udev, network managers and people there must not see them for a moment. It
+// does so in a process of its own, whose namespace may be changed.
+func TestCreateVethUnseen(t *testing.T) {
+	const variable = "NT_NS_UNSEEN"
+	if ends := strings.Split(os.Getenv(variable), ","); len(ends) == 2 {
+		watchCreateVeth(t, ends[0], ends[1])
+		return
+	}
+	a, b, own := create(t), create(t), create(t)
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestCreateVethUnseen$", "-test.v")
+	cmd.Env = append(os.Environ(), variable+"="+a+","+b)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := Start(own, cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "watched") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+func watchCreateVeth(t *testing.T, a, b string) {
+	updates, done := make(chan netlink.LinkUpdate, 100), make(chan struct{})
+	defer close(done)
+	if err := netlink.LinkSubscribe(updates, done); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		name := fmt.Sprintf("unseen%d", i)
+		if err := CreateVeth(VethEnd{Namespace: a, Name: name}, VethEnd{Namespace: b, Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What is seen ends the watch.
+	if err := CreateVeth(VethEnd{Name: "seen"}, VethEnd{Namespace: a, Name: "far"}); err != nil {
+		t.Fatal(err)
+	}
+	for u := range updates {
+		switch name := u.Attrs().Name; {
+		case strings.HasPrefix(name, "unseen"):
+			t.Errorf("%s was seen", name)
+		case name == "seen":
+			t.Log("watched")
+			return
+		}
+	}
+	t.Error("the watch ended")
 }
 
 func ip(t *testing.T, args ...string) string {

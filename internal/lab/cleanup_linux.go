@@ -79,9 +79,12 @@ func (m *Manager) teardown(ctx context.Context, r *running) error {
 	if err := os.Remove(m.recordPath(d.Name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	_ = os.Remove(m.dir()) // only when it is empty
+	m.tidy()
 	return nil
 }
+
+// tidy removes the labs' folder when it is empty.
+func (m *Manager) tidy() { _ = os.Remove(m.dir()) }
 
 // removeNamespace ends what runs in a namespace of ours and deletes it; its name stays
 // while a process does, since it could not be found again.
@@ -183,6 +186,7 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 		errs = append(errs, m.teardown(ctx, &running{record: rec}))
 	}
 	errs = append(errs, m.removeOrphans(ctx))
+	m.tidy()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("lab cleanup: %w", err)
 	}

@@ -132,7 +132,7 @@ func (m *Manager) up(ctx context.Context, d Definition, progress func(string)) (
 	if err := m.preflight(ctx, d); err != nil {
 		return Info{}, err
 	}
-	if err := os.MkdirAll(m.labDir(d.Name), 0o755); err != nil {
+	if err := os.MkdirAll(m.dir(), 0o755); err != nil {
 		return Info{}, err
 	}
 	r := &running{record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, Sysctls: map[string][]Sysctl{}}}

@@ -62,7 +62,7 @@ func settings(wire, six bool) []Sysctl {
 // shown are read and not set: they differ by kernel or host and shape what a client
 // sees, as the times of a SYN's retries.
 var shown = []string{
-	"net.ipv4.tcp_congestion_control", "net.ipv4.tcp_syn_retries", "net.ipv4.tcp_syn_linear_timeouts",
+	"net.ipv4.tcp_syn_retries", "net.ipv4.tcp_syn_linear_timeouts",
 	"net.ipv4.tcp_retries2", "net.ipv4.tcp_early_retrans", "net.ipv4.tcp_recovery",
 }
 

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"netemd/namespaces"
 )
 
 // connect opens a session as a client in the namespace would.
@@ -111,6 +108,10 @@ func testPostgres(t *testing.T, dir string) {
 		t.Error(err)
 	}
 
+	if again, err := next.Up(t.Context(), d, nil); err != nil || again.Nodes[1].Services[0].PID != after[0].PID {
+		t.Errorf("up after adopting: %+v, %v", again, err)
+	}
+
 	began = time.Now()
 	if existed, err := next.Down(t.Context(), d.Name); !existed || err != nil {
 		t.Errorf("down: %v, %v", existed, err)
@@ -148,33 +149,4 @@ func TestBrokenLab(t *testing.T) {
 		t.Errorf("adopted %+v, %v", infos, err)
 	}
 	nothingLeft(t, dir, d)
-}
-
-// upAndStay is a child that makes a lab, tells its steps and stays until it is
-// killed.
-func upAndStay(args []string) int {
-	var d Definition
-	if err := json.Unmarshal([]byte(args[1]), &d); err != nil {
-		return 3
-	}
-	m, err := New(Config{StateDir: args[0]})
-	if err != nil {
-		return 4
-	}
-	if _, err := m.Up(context.Background(), d, func(step string) { fmt.Println(step) }); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 5
-	}
-	fmt.Println("up")
-	select {}
-}
-
-// pidsInside counts the processes in the server.
-func pidsInside(t *testing.T, d Definition) int {
-	t.Helper()
-	pids, err := namespaces.PIDs(d.Namespace("server"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, namespaces.ErrStale) {
-		t.Fatal(err)
-	}
-	return len(pids)
 }

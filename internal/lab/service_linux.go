@@ -25,11 +25,11 @@ const homePrefix = "netemd-lab-"
 // pollInterval is the pause between two questions whether a service is ready.
 const pollInterval = 5 * time.Millisecond
 
-// Limits of a service's start. initdb and the first start of PostgreSQL take 1 s on
-// an idle machine.
+// Limits of a service's start. initdb and the first start of PostgreSQL take 1.5 s on
+// an idle machine, and twenty times that on an emulated one.
 const (
-	postgresLimit = 60 * time.Second
-	proxyLimit    = 15 * time.Second
+	postgresLimit = 3 * time.Minute
+	proxyLimit    = 30 * time.Second
 )
 
 // stopSteps are how a service is ended. PostgreSQL's SIGINT is its fast shutdown,
@@ -37,7 +37,7 @@ const (
 func stopSteps(kind string) []step {
 	kill := step{unix.SIGKILL, 5 * time.Second}
 	if kind == KindPostgres {
-		return []step{{unix.SIGINT, 5 * time.Second}, {unix.SIGQUIT, time.Second}, kill}
+		return []step{{unix.SIGINT, 10 * time.Second}, {unix.SIGQUIT, time.Second}, kill}
 	}
 	return []step{{unix.SIGTERM, 2 * time.Second}, kill}
 }

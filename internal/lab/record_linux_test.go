@@ -1,0 +1,144 @@
+package lab
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestReadRecord(t *testing.T) {
+	good := `{"schemaVersion":1,"boot_id":"b","definition":{"Name":"x","Nodes":[{"Name":"a"}]}}`
+	for _, c := range []struct{ name, text, want string }{
+		{"x", good, ""},
+		{"y", good, `is of lab "x"`},
+		{"x", strings.Replace(good, ":1,", ":2,", 1), "version 2, want 1"},
+		{"..", strings.Replace(good, `"x"`, `".."`, 1), `name: "..": want`},
+		{"x", "{", "unexpected end"},
+	} {
+		path := filepath.Join(t.TempDir(), "record")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := readRecord(path, c.name)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
+func FuzzReadRecord(f *testing.F) {
+	f.Add(`{"schemaVersion":1,"definition":{"Name":"x","Nodes":[{"Name":"a"}]},"services":[{"address":"1.2.3.4:5"}]}`)
+	path := filepath.Join(f.TempDir(), "record")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := readRecord(path, "x")
+		if err == nil && (r.Definition.Name != "x" || r.Definition.Validate() != nil) {
+			t.Errorf("accepted %q", text)
+		}
+	})
+}
+
+// TestUnbelievedRecord has records that name what is not the lab's.
+func TestUnbelievedRecord(t *testing.T) {
+	d := testDefinition(t)
+	sleep := exec.Command("sleep", "60")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = sleep.Process.Kill(), sleep.Wait() }()
+	p, err := identify(sleep.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, err := bootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := p
+	later.Start--
+	dir := t.TempDir()
+	m := newManager(t, dir)
+	for name, r := range map[string]*record{
+		"of an earlier boot":   {BootID: "earlier", Complete: true, Services: []serviceRecord{{Process: p}}},
+		"of an earlier number": {BootID: boot, Complete: true, Services: []serviceRecord{{Process: later}}},
+	} {
+		r.SchemaVersion, r.Definition = recordVersion, d
+		if err := errors.Join(os.MkdirAll(m.labDir(d.Name), 0o755), m.save(r)); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Adopt(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !p.alive() {
+			t.Fatalf("%s: the process was killed", name)
+		}
+		nothingLeft(t, dir, d)
+	}
+	elsewhere := t.TempDir()
+	r := &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, Services: []serviceRecord{{Name: "db", Home: elsewhere}}}
+	if err := m.teardown(t.Context(), &running{record: r}); err == nil {
+		t.Error("a folder of somebody else's was believed to be ours")
+	}
+	if _, err := os.Stat(elsewhere); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProcessStop(t *testing.T) {
+	// It does not listen to SIGTERM.
+	cmd := exec.Command("sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := identify(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.stop(step{unix.SIGTERM, 50 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), "still runs after") {
+		t.Errorf("stop without a kill: %v", err)
+	}
+	if err := p.stop(step{unix.SIGTERM, 50 * time.Millisecond}, step{unix.SIGKILL, 5 * time.Second}); err != nil {
+		t.Error(err)
+	}
+	if p.alive() { // a zombie now
+		t.Error("a zombie is taken for alive")
+	}
+	_ = cmd.Wait()
+	if err := p.stop(step{unix.SIGKILL, time.Second}); err != nil {
+		t.Errorf("stop of what has ended: %v", err)
+	}
+}
+
+func TestRealPath(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "real"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	base, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"", "/not/yet"} {
+		if got, want := realPath(dir+"/link"+end), base+"/real"+end; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
