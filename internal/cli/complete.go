@@ -16,7 +16,9 @@ const completionTime = time.Second
 // completeWords completes a flag with fixed words.
 func completeWords(cmd *cobra.Command, flag string, words []string) {
 	// It fails only for a flag that does not exist, which the tests would find.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return beginning(words, typed), cobra.ShellCompDirectiveNoFileComp
+	})
 }
 
 // completeTargets completes --target with the agent's targets, or, without an

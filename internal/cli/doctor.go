@@ -59,7 +59,11 @@ content with either.`,
 			return err
 		}
 		if len(v.Missing) > 0 {
-			return fmt.Errorf("doctor: kernel %s lacks %s: %w", v.Kernel, strings.Join(v.Missing, ", "), errors.ErrUnsupported)
+			err := fmt.Errorf("doctor: kernel %s lacks %s: %w", v.Kernel, strings.Join(v.Missing, ", "), errors.ErrUnsupported)
+			if v.AutoEngine != "" {
+				return hinted{err, fmt.Sprintf("packet faults work here all the same: engine auto takes %s", v.AutoEngine)}
+			}
+			return hinted{err, "only the proxy layer works here: netemctl toxic"}
 		}
 		return nil
 	})

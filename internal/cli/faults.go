@@ -27,9 +27,6 @@ named stays as it is; 0 takes an impairment away:
 	i.all()
 	i.common()
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
-		if err := noCommand(cmd, args); err != nil {
-			return err
-		}
 		if patch == (qdisc.Patch{}) {
 			return hinted{usageError{errors.New("change: nothing to change")}, "name what, such as --loss 5%"}
 		}

@@ -185,7 +185,7 @@ code. netemctl enters the namespace itself, so it needs root but no agent.
 
   netemctl lab exec client -- psql -h 10.77.0.2 -U postgres`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := arguments(1, "NODE -- CMD")(cmd, args); err != nil {
+			if err := argumentsAndCommand(1, "NODE -- CMD")(cmd, args); err != nil {
 				return err
 			}
 			if len(dashed(cmd, args)) == 0 {

@@ -34,13 +34,13 @@ func (a *app) packetCommand(
 	}
 	cmd := &cobra.Command{Use: use + dashUse, Short: short, Long: long, DisableFlagsInUseLine: true}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := arguments(count, form(cmd))(cmd, args); err != nil {
+		if err := argumentsAndCommand(count, form(cmd))(cmd, args); err != nil {
 			return err
 		}
 		if count == 0 {
 			return nil
 		}
-		return parse(&f.patch, args[0])
+		return withHint(parse(&f.patch, args[0]), seeHelp(cmd))
 	}
 	if count == 1 {
 		a.positional[cmd] = func(s string) error { return parse(&qdisc.Patch{}, s) }

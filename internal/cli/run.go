@@ -143,13 +143,13 @@ func (a *app) socketPath() string {
 func (a *app) flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
-	see := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	see := seeHelp(cmd)
 	switch {
 	case errors.As(err, &unknown):
 		value := "-" + unknown.GetSpecifiedShortnames()
 		if parse := a.positional[cmd]; parse != nil && looksNegative(value) {
 			if err := parse(value); err != nil {
-				return err
+				return withHint(err, see)
 			}
 		}
 	case errors.As(err, &invalid):
@@ -157,6 +157,8 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	}
 	return withHint(err, see)
 }
+
+func seeHelp(cmd *cobra.Command) string { return fmt.Sprintf("see '%s --help'", cmd.CommandPath()) }
 
 func looksNegative(s string) bool {
 	return len(s) > 1 && s[0] == '-' && (s[1] >= '0' && s[1] <= '9' || s[1] == '.')
@@ -197,13 +199,21 @@ func below(cmd *cobra.Command) string {
 	return path
 }
 
-// arguments says how many arguments a command takes, and how it is written.
+// arguments says how many arguments a command takes, and how it is written. A
+// command after "--" is refused.
 func arguments(n int, form string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		own := args
-		if at := cmd.ArgsLenAtDash(); at >= 0 {
-			own = args[:at]
+		if len(dashed(cmd, args)) > 0 {
+			return fmt.Errorf("%s: takes no command after --", below(cmd))
 		}
+		return argumentsAndCommand(n, form)(cmd, args)
+	}
+}
+
+// argumentsAndCommand is arguments for a command that takes "-- CMD".
+func argumentsAndCommand(n int, form string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		own := args[:len(args)-len(dashed(cmd, args))]
 		if len(own) == n {
 			return nil
 		}
@@ -213,7 +223,7 @@ func arguments(n int, form string) cobra.PositionalArgs {
 		}
 		return hinted{
 			fmt.Errorf("%s: %s, not %d", below(cmd), what, len(own)),
-			fmt.Sprintf("write: %s %s", cmd.CommandPath(), form),
+			strings.TrimSpace(fmt.Sprintf("write: %s %s", cmd.CommandPath(), form)),
 		}
 	}
 }
@@ -222,14 +232,6 @@ func arguments(n int, form string) cobra.PositionalArgs {
 func dashed(cmd *cobra.Command, args []string) []string {
 	if at := cmd.ArgsLenAtDash(); at >= 0 {
 		return args[at:]
-	}
-	return nil
-}
-
-// noCommand refuses "-- CMD" where it means nothing.
-func noCommand(cmd *cobra.Command, args []string) error {
-	if rest := dashed(cmd, args); len(rest) > 0 {
-		return usageError{fmt.Errorf("%s: takes no command after --", below(cmd))}
 	}
 	return nil
 }

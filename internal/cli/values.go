@@ -135,7 +135,11 @@ func named(name string, err error, text string) error {
 		switch {
 		case strings.Contains(f.Want, "percentage"):
 			return hinted{&out, fmt.Sprintf("write %s%%", n)}
-		case strings.Contains(f.Want, "duration"), strings.HasPrefix(f.Want, "a time"):
+		case name == "--ttl":
+			return hinted{&out, fmt.Sprintf("write %ss or %sm", n, n)}
+		case strings.Contains(f.Want, "an amount"):
+			return hinted{&out, fmt.Sprintf("write %sB", n)}
+		case strings.Contains(f.Want, "duration"):
 			return hinted{&out, fmt.Sprintf("write %sms or %ss", n, n)}
 		}
 	}

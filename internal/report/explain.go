@@ -54,7 +54,7 @@ func tail(c experiment.Comparison) string {
 var reasons = map[probe.Cause]string{
 	probe.SYNRetransmit:  "a lost connection request, sent again after 1 s",
 	probe.RTO:            "the retransmission timeout, 200 ms at least and doubling",
-	probe.TLP:            "a tail loss probe",
+	probe.TLP:            "a tail loss probe, sent when an answer stays away",
 	probe.FastRetransmit: "a fast retransmission",
 	probe.Neighbour:      "address resolution",
 	probe.Queueing:       "packets held back on the way",

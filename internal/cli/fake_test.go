@@ -1,0 +1,305 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"netemd/internal/client"
+	"netemd/internal/fault"
+	"netemd/internal/feature"
+	"netemd/internal/lab"
+	"netemd/internal/target"
+	"netemd/probe"
+	"netemd/qdisc"
+)
+
+// noon is when every test happens.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// fakeAgent keeps faults and makes up measurements.
+type fakeAgent struct {
+	mu       sync.Mutex
+	next     int
+	faults   []fault.Fault
+	cleared  []string
+	labs     []lab.Info
+	features feature.Report
+	// matched is how many packets every packet fault has seen.
+	matched uint64
+	// during is called while a probe runs.
+	during func()
+	err    error
+}
+
+func newFakeAgent() *fakeAgent {
+	return &fakeAgent{matched: 3121, features: noNetem}
+}
+
+// noNetem is a kernel like those of cloud machines.
+var noNetem = feature.Report{
+	Kernel: "6.18.5",
+	Features: []feature.Feature{
+		{Name: "sch_netem", State: feature.No, Detail: "Specified qdisc kind is unknown"},
+		{Name: "tcx", State: feature.Yes},
+		{Name: "tun", State: feature.Yes},
+		{Name: "tp_btf", State: feature.Yes},
+	},
+	Auto: fault.EBPF, AutoReason: "this kernel has no sch_netem",
+}
+
+func (a *fakeAgent) Close() error { return nil }
+
+func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return fault.Fault{}, a.err
+	}
+	if s.Target != "pg" {
+		return fault.Fault{}, fmt.Errorf("%w %q, known: pg", target.ErrUnknown, s.Target)
+	}
+	if s.TTL == 0 {
+		s.TTL = fault.DefaultTTL
+	}
+	s.Owner = "uid 0 (root)"
+	a.next++
+	f := fault.Fault{
+		ID: fmt.Sprintf("f%d", a.next), Spec: s, State: fault.Active, Engine: fault.EBPF, EngineReason: "this kernel has no sch_netem",
+		Placement: []string{"egress of server in netem-pg-wire"}, Applied: noon, Expires: noon.Add(s.TTL),
+	}
+	if s.Toxics != nil {
+		f.Engine, f.EngineReason, f.Placement = fault.Stream, "a toxic", []string{"proxy 10.77.0.2:15432 in netem-pg-server"}
+	} else {
+		f.Warnings = s.Packet.Warnings()
+	}
+	a.faults = append(a.faults, f)
+	return f, nil
+}
+
+func (a *fakeAgent) find(id string) (*fault.Fault, error) {
+	for i := range a.faults {
+		if a.faults[i].ID == id {
+			return &a.faults[i], nil
+		}
+	}
+	return nil, fmt.Errorf("fault %s: %w", id, fs.ErrNotExist)
+}
+
+func (a *fakeAgent) Get(_ context.Context, id string) (fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f, err := a.find(id)
+	if err != nil {
+		return fault.Fault{}, err
+	}
+	got := *f
+	if got.Spec.Packet != nil {
+		got.Counters = fault.Counters{Seen: a.matched, Lost: a.matched / 5}
+	}
+	return got, nil
+}
+
+func (a *fakeAgent) Change(_ context.Context, id string, p qdisc.Patch) (fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f, err := a.find(id)
+	if err != nil {
+		return fault.Fault{}, err
+	}
+	n := p.Apply(*f.Spec.Packet)
+	f.Spec.Packet = &n
+	return *f, nil
+}
+
+func (a *fakeAgent) Renew(_ context.Context, id string, ttl time.Duration) (fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f, err := a.find(id)
+	if err != nil {
+		return fault.Fault{}, err
+	}
+	if ttl == 0 {
+		ttl = f.Spec.TTL
+	}
+	f.Expires = noon.Add(ttl)
+	return *f, nil
+}
+
+func (a *fakeAgent) List(context.Context) ([]fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.faults), a.err
+}
+
+func (a *fakeAgent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var kept, gone []fault.Fault
+	for _, f := range a.faults {
+		if s.All || f.ID == s.ID || f.Spec.Target == s.Target {
+			gone = append(gone, f)
+			a.cleared = append(a.cleared, f.ID)
+			continue
+		}
+		kept = append(kept, f)
+	}
+	a.faults = kept
+	return gone, nil
+}
+
+func (a *fakeAgent) Watch(ctx context.Context, event func(fault.Event)) error {
+	for _, f := range a.faults {
+		event(fault.Event{Time: noon.Add(1500 * time.Millisecond), Kind: "applied", Fault: f})
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (a *fakeAgent) Targets(context.Context) ([]target.Target, error) {
+	d, _ := lab.Builtin("pg")
+	return d.Resolve()
+}
+
+func (a *fakeAgent) Resolve(ctx context.Context, name string) (target.Target, error) {
+	ts, err := a.Targets(ctx)
+	if err != nil {
+		return target.Target{}, err
+	}
+	for _, t := range ts {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return target.Target{}, fmt.Errorf("%w %q, known: pg", target.ErrUnknown, name)
+}
+
+func (a *fakeAgent) LabUp(_ context.Context, name string, progress func(string)) (lab.Info, error) {
+	if name != "pg" {
+		return lab.Info{}, fmt.Errorf("unknown lab %q, known: pg", name)
+	}
+	progress("making the namespaces")
+	progress("starting PostgreSQL")
+	l := lab.Info{
+		Name: "pg", Targets: []string{"pg"}, Up: noon,
+		Nodes: []lab.NodeInfo{
+			{Name: "client", Namespace: "netem-pg-client", Addresses: []netip.Prefix{netip.MustParsePrefix("10.77.0.1/24")}},
+			{Name: "wire", Namespace: "netem-pg-wire"},
+			{
+				Name: "server", Namespace: "netem-pg-server", Addresses: []netip.Prefix{netip.MustParsePrefix("10.77.0.2/24")},
+				Services: []lab.ServiceInfo{{
+					Name: "postgres", Kind: "postgres", PID: 4711, Address: netip.MustParseAddrPort("10.77.0.2:5432"), Log: "/run/netemd/pg.log",
+				}},
+			},
+		},
+	}
+	a.labs = append(a.labs, l)
+	return l, nil
+}
+
+func (a *fakeAgent) LabDown(_ context.Context, name string) (bool, error) {
+	had := len(a.labs) > 0
+	a.labs = nil
+	return had, nil
+}
+
+func (a *fakeAgent) Labs(context.Context) ([]lab.Info, error) { return a.labs, nil }
+
+func (a *fakeAgent) Probe(ctx context.Context, r probe.Request, progress func(done, count int)) (probe.Result, error) {
+	if a.during != nil {
+		a.during()
+	}
+	if ctx.Err() != nil {
+		return probe.Result{}, ctx.Err()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var samples []probe.Sample
+	for i := range r.Count {
+		took := 5 + float64(i%10)/10
+		var cause probe.Cause
+		for _, f := range a.faults {
+			switch {
+			case f.Spec.Packet != nil && r.Layer == "direct":
+				took, cause = lossy(i, took)
+			case f.Spec.Toxics != nil && r.Layer == "proxy":
+				took += 5 * float64(f.Spec.Toxics[0].Latency) / 1e6
+				cause = probe.Queueing
+			}
+		}
+		s := probe.Sample{Seq: i, EndNS: int64(took * 1e6), Class: probe.OK}
+		if took > 150 {
+			s.Cause = cause
+		}
+		samples = append(samples, s)
+		progress(i+1, r.Count)
+	}
+	return probe.Result{Summary: probe.Summarize(r.Target, r.Layer, samples, probe.EvidenceTraced), Samples: samples}, nil
+}
+
+// lossy is the duration and cause of the i-th call under loss.
+func lossy(i int, took float64) (float64, probe.Cause) {
+	switch i % 20 {
+	case 0, 1, 2, 3, 4, 5, 6:
+		return took, ""
+	case 7, 8, 9, 10, 11:
+		return took + 208, probe.TLP
+	case 12, 13, 14:
+		return took + 410, probe.RTO
+	case 15:
+		return took + 2040, probe.SYNRetransmit
+	}
+	return took + 1030, probe.SYNRetransmit
+}
+
+func (a *fakeAgent) Features(context.Context) (feature.Report, error) { return a.features, a.err }
+
+func (a *fakeAgent) Version(context.Context) (client.AgentVersion, error) {
+	return client.AgentVersion{
+		Version: "v0.1.0", GoVersion: "go1.26.8", Kernel: "6.18.5", SchemaVersion: 1, PID: 42, StateDir: "/run/netemd",
+	}, nil
+}
+
+// world is an Env with what was written and run.
+type world struct {
+	agent    *fakeAgent
+	dialErr  error
+	env      map[string]string
+	stale    []string
+	terminal bool
+	commands [][]string
+	code     int
+
+	stdout, stderr strings.Builder
+	socket         string
+}
+
+func (w *world) run(ctx context.Context, args ...string) int {
+	return Run(ctx, Env{
+		Args: args, Stdin: strings.NewReader(""), Stdout: &w.stdout, Stderr: &w.stderr,
+		Getenv:         func(name string) string { return w.env[name] },
+		StdoutTerminal: w.terminal, StderrTerminal: w.terminal,
+		Now: func() time.Time { return noon },
+		Dial: func(socket string) (Agent, error) {
+			w.socket = socket
+			if w.dialErr != nil {
+				return nil, w.dialErr
+			}
+			return w.agent, nil
+		},
+		Command: func(_ context.Context, c Command) (int, error) {
+			w.commands = append(w.commands, append([]string{c.Namespace}, c.Argv...))
+			fmt.Fprintln(c.Stdout, "the command's own output")
+			return w.code, nil
+		},
+		StaleNamespaces: func() ([]string, error) { return w.stale, nil },
+	})
+}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"netemd/internal/fault"
+)
+
+func TestHold(t *testing.T) {
+	for _, c := range []struct {
+		code int
+		args []string
+	}{
+		{0, []string{"loss", "20%", "--target", "pg", "--", "true", "-1%", "--target", "x"}},
+		{3, []string{"toxic", "down", "--target", "pg", "--", "false"}},
+	} {
+		w := world{agent: newFakeAgent(), code: c.code}
+		if got := w.run(t.Context(), c.args...); got != c.code {
+			t.Errorf("%v: exit code %d, want the command's %d\n%s", c.args, got, c.code, w.stderr.String())
+		}
+		at := len(c.args) - 1
+		for c.args[at] != "--" {
+			at--
+		}
+		if diff := cmp.Diff([][]string{append([]string{""}, c.args[at+1:]...)}, w.commands); diff != "" {
+			t.Error(diff)
+		}
+		if w.stdout.String() != "the command's own output\n" {
+			t.Errorf("standard output is not the command's alone: %q", w.stdout.String())
+		}
+		if len(w.agent.faults) != 0 || len(w.agent.cleared) != 1 {
+			t.Errorf("left %v, cleared %v", w.agent.faults, w.agent.cleared)
+		}
+	}
+}
+
+func TestHoldRefusedRunsNothing(t *testing.T) {
+	w := world{agent: newFakeAgent()}
+	if code := w.run(t.Context(), "loss", "20%", "--target", "nope", "--", "true"); code != exitError || w.commands != nil {
+		t.Errorf("exit code %d, ran %v", code, w.commands)
+	}
+}
+
+// TestInterrupted ends the context while a comparison holds its fault.
+func TestInterrupted(t *testing.T) {
+	w := world{agent: newFakeAgent()}
+	ctx, cancel := context.WithCancel(t.Context())
+	probes := 0
+	w.agent.during = func() {
+		if probes++; probes == 2 {
+			cancel()
+		}
+	}
+	if code := w.run(ctx, "compare", "--target", "pg"); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	if len(w.agent.faults) != 0 || len(w.agent.cleared) != 1 {
+		t.Errorf("left %v, cleared %v", w.agent.faults, w.agent.cleared)
+	}
+	if !strings.HasSuffix(w.stderr.String(), "netemctl: interrupted\n") {
+		t.Errorf("told %q", w.stderr.String())
+	}
+}
+
+func TestWatch(t *testing.T) {
+	w := world{agent: newFakeAgent()}
+	if code := w.run(t.Context(), "loss", "20%", "--target", "pg", "-o", "json"); code != 0 {
+		t.Fatal(w.stderr.String())
+	}
+	for _, c := range []struct{ output, want string }{
+		{"table", "12:00:01.500  applied   f1  loss 20% to pg\n"},
+		{"jsonl", `{"time":"2026-03-01T12:00:01.5Z","event":"applied","fault":{"id":"f1",`},
+	} {
+		w.stdout.Reset()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if code := w.run(ctx, "watch", "-o", c.output); code != exitInterrupted || !strings.HasPrefix(w.stdout.String(), c.want) {
+			t.Errorf("%s: exit code %d, %q", c.output, code, w.stdout.String())
+		}
+	}
+}
+
+func TestSocket(t *testing.T) {
+	for _, c := range []struct {
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{nil, nil, "/run/netemd/netemd.sock"},
+		{map[string]string{"NETEMD_SOCKET": "/a"}, nil, "/a"},
+		{map[string]string{"NETEMD_SOCKET": "/a"}, []string{"--socket", "/b"}, "/b"},
+	} {
+		w := world{agent: newFakeAgent(), env: c.env}
+		if code := w.run(t.Context(), append(c.args, "list")...); code != 0 || w.socket != c.want {
+			t.Errorf("%v %v: exit code %d, socket %q, want %q", c.env, c.args, code, w.socket, c.want)
+		}
+	}
+}
+
+func TestColours(t *testing.T) {
+	for _, c := range []struct {
+		terminal bool
+		env      map[string]string
+		want     bool
+	}{
+		{true, nil, true},
+		{false, nil, false},
+		{true, map[string]string{"NO_COLOR": "1"}, false},
+		{true, map[string]string{"TERM": "dumb"}, false},
+	} {
+		w := world{agent: newFakeAgent(), terminal: c.terminal, env: c.env}
+		w.run(t.Context(), "loss", "20%", "--target", "pg")
+		w.run(t.Context(), "list")
+		if got := strings.Contains(w.stdout.String(), "\x1b["); got != c.want {
+			t.Errorf("terminal %v, %v: coloured %v", c.terminal, c.env, got)
+		}
+	}
+}
+
+func TestTableAlignsColours(t *testing.T) {
+	var plain, coloured strings.Builder
+	for s, w := range map[style]*strings.Builder{{}: &plain, {on: true}: &coloured} {
+		tab := table{head: []string{"A", "N", "B"}, right: map[int]bool{1: true}}
+		tab.add(s.bold("x"), "10", s.good("µ"))
+		tab.add("long one", s.bad("1"), "y")
+		tab.write(w, s)
+	}
+	stripped := coloured.String()
+	for _, code := range []string{"\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m"} {
+		stripped = strings.ReplaceAll(stripped, code, "")
+	}
+	if diff := cmp.Diff(plain.String(), stripped); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	w := world{agent: newFakeAgent()}
+	w.run(t.Context(), "loss", "20%", "--target", "pg")
+	for _, c := range []struct{ line, want string }{
+		{"loss 20% --target |", "pg"},
+		{"show |", "f1\tloss 20% to pg"},
+		{"loss 20% --engine |", "auto\nnetem\nebpf"},
+		{"delay 5ms --direction |", "to\nfrom\nboth"},
+		{"delay 5ms --distribution n|", "normal"},
+		{"list -o j|", "json\njsonl"},
+		{"lab up |", "pg"},
+		{"lab exec --lab |", "pg"},
+		{"toxic latency --stream |", "upstream\ndownstream"},
+	} {
+		w.stdout.Reset()
+		args := strings.Split(strings.TrimSuffix(c.line, "|"), " ")
+		w.run(t.Context(), append([]string{"__complete"}, args...)...)
+		got, _, _ := strings.Cut(w.stdout.String(), "\n:")
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.line, got, c.want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		w.stdout.Reset()
+		if code := w.run(t.Context(), "completion", shell); code != 0 || !strings.Contains(w.stdout.String(), "netemctl") {
+			t.Errorf("completion %s: exit code %d", shell, code)
+		}
+	}
+}
+
+func TestCompareOut(t *testing.T) {
+	dir := t.TempDir()
+	w := world{agent: newFakeAgent()}
+	if code := w.run(t.Context(), "compare", "--target", "pg", "-n", "40", "-o", "json", "--out", dir); code != 0 {
+		t.Fatal(w.stderr.String())
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(w.stdout.String(), string(b)); diff != "" {
+		t.Errorf("standard output and result.json differ:\n%s", diff)
+	}
+	var doc struct {
+		Kind string
+		Data struct{ Rows []struct{ Layer string } }
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Kind != "compare" || len(doc.Data.Rows) != 4 || doc.Data.Rows[1].Layer != "packet" {
+		t.Errorf("kind %q, rows %v", doc.Kind, doc.Data.Rows)
+	}
+	for _, name := range []string{"report.html", "samples.jsonl"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	w := world{agent: newFakeAgent()}
+	if code := w.run(t.Context(), "version", "-o", "json"); code != 0 || !strings.Contains(w.stdout.String(), `"kernel": "6.18.5"`) {
+		t.Errorf("exit code %d: %s", code, w.stdout.String())
+	}
+	w = world{dialErr: unreachable}
+	if code := w.run(t.Context(), "version", "-o", "json"); code != 0 || !strings.Contains(w.stdout.String(), `"agent": null`) {
+		t.Errorf("without an agent: exit code %d: %s", code, w.stdout.String())
+	}
+}
+
+// TestApplyInterruptedUndoes ends the context before the agent has answered.
+func TestApplyInterruptedUndoes(t *testing.T) {
+	w := world{agent: newFakeAgent()}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	code := Run(ctx, Env{
+		Args: []string{"loss", "20%", "--target", "pg"}, Stdout: &w.stdout, Stderr: &w.stderr,
+		Getenv: func(string) string { return "" },
+		Dial:   func(string) (Agent, error) { return cancelsApply{w.agent, cancel}, nil },
+	})
+	if code != exitInterrupted || len(w.agent.faults) != 0 {
+		t.Errorf("exit code %d, left %v", code, w.agent.faults)
+	}
+}
+
+type cancelsApply struct {
+	*fakeAgent
+	cancel func()
+}
+
+func (c cancelsApply) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
+	c.cancel()
+	return c.fakeAgent.Apply(ctx, s)
+}
