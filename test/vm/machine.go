@@ -42,12 +42,14 @@ type Machine struct {
 // streams to out while they come, and returns its exit code when the guest is
 // off. The error says that the guest did not come as far as that; then it
 // carries the last lines of the guest's console. When ctx ends the guest is
-// killed. Nothing is left behind, also when this process is killed.
+// killed. Nothing is left behind; when this process is killed, a folder that the
+// next run removes.
 func (m Machine) Run(ctx context.Context, command string, out io.Writer) (int, error) {
 	if err := Check(); err != nil {
 		return 0, err
 	}
-	dir, err := os.MkdirTemp("", "netemd-vm-")
+	sweep()
+	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", folderPrefix, os.Getpid()))
 	if err != nil {
 		return 0, err
 	}
@@ -98,6 +100,20 @@ func (m Machine) Run(ctx context.Context, command string, out io.Writer) (int, e
 		return 0, fmt.Errorf("vm: ended without an exit code (qemu: %v); the console's last lines:\n%s\nvirtiofsd:\n%s", runErr, console, log)
 	}
 	return code, nil
+}
+
+// folderPrefix comes before the process id in the name of a run's folder.
+const folderPrefix = "netemd-vm-"
+
+// sweep removes the folders of runs that were killed.
+func sweep() {
+	found, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*-*"))
+	for _, d := range found {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(d), folderPrefix), "-")
+		if n, err := strconv.Atoi(pid); err == nil && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(d)
+		}
+	}
 }
 
 // script is what the guest's first process runs: the command in its environment.
