@@ -7,9 +7,6 @@ import (
 	"net"
 	"os"
 	"syscall"
-
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // ProtocolError says that the peer's bytes were not what the protocol allows.
@@ -21,6 +18,12 @@ func (e *ProtocolError) Error() string { return e.Err.Error() }
 // Unwrap gives the client's own error.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
+// serverError is the server's own refusal, as PostgreSQL clients report it.
+type serverError interface {
+	error
+	SQLState() string
+}
+
 // Classify says what ended a call, from the error that its client returned. Time
 // that ran out comes first, since a client that is interrupted reports its closed
 // socket too.
@@ -30,7 +33,7 @@ func Classify(err error) Class {
 		return OK
 	case timedOut(err):
 		return Timeout
-	case is[*pgconn.PgError](err):
+	case is[serverError](err):
 		return Server
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
@@ -38,7 +41,7 @@ func Classify(err error) Class {
 		return Reset
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return EOF
-	case is[*ProtocolError](err), is[*pgproto3.ExceededMaxBodyLenErr](err):
+	case is[*ProtocolError](err):
 		return Protocol
 	}
 	return Other
@@ -57,11 +60,4 @@ func timedOut(err error) bool {
 	}
 	n, ok := errors.AsType[net.Error](err)
 	return ok && n.Timeout()
-}
-
-// fromTransport reports that err came from the socket or the context and not from
-// what the peer said.
-func fromTransport(err error) bool {
-	return timedOut(err) || errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || is[*net.OpError](err)
 }

@@ -6,6 +6,6 @@ import "time"
 
 var began = time.Now()
 
-// monotonicNS counts from the start of the process: there is no kernel evidence
+// Now is the time on the clock of samples, in ns. It counts from the start of the process: there is no kernel evidence
 // here that it would have to agree with.
-func monotonicNS() int64 { return int64(time.Since(began)) + 1 }
+func Now() int64 { return int64(time.Since(began)) + 1 }

@@ -209,7 +209,7 @@ func TestMeasure(t *testing.T) {
 	l.lose(t, l.client, 20)
 	before := counters(t, l)
 	c.Layer = "packet"
-	c.Order.Request = probe.Request{Target: "pg", Count: 90, Concurrency: 12, Timeout: 20 * time.Second}
+	c.Order.Request = probe.Request{Target: "pg", Count: 90, Concurrency: 6, Timeout: 20 * time.Second}
 	r, err = Measure(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -246,6 +246,7 @@ func TestMeasure(t *testing.T) {
 	// The namespaces carry nothing but these calls. Only what the last connections'
 	// closing sends again comes after the collection, and that is no SYN.
 	total := counted.Causes()
+	t.Logf("counted %+v", counted)
 	for _, cause := range []probe.Cause{probe.SYNRetransmit, probe.TLP, probe.RTO, probe.FastRetransmit, probe.Unknown} {
 		late := 4 * c.Order.Request.Concurrency
 		if cause == probe.SYNRetransmit {

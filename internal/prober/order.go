@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"netemd/probe"
+	"netemd/probe/postgres"
 )
 
 // childName is what the child is registered as.
@@ -23,7 +24,7 @@ type Order struct {
 }
 
 func (o Order) caller() probe.Caller {
-	return &probe.Postgres{Address: o.Address, User: o.User, Password: o.Password, Database: o.Database}
+	return &postgres.Probe{Address: o.Address, User: o.User, Password: o.Password, Database: o.Database}
 }
 
 // message is one line of a child's standard output: a sample, or the end.

@@ -1,4 +1,5 @@
-package probe
+// Package postgres is the probe of PostgreSQL servers.
+package postgres
 
 import (
 	"context"
@@ -11,17 +12,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"netemd/probe"
 )
 
 // closeLimit bounds what a call may take beyond its budget to part from the
 // server. On a healthy path parting is one small write.
 const closeLimit = 100 * time.Millisecond
 
-// errOneDial refuses pgx's cancel request, which would be a second connection, and
-// one that nothing in the sample stands for.
-var errOneDial = errors.New("a call makes one connection only")
-
-// Postgres calls a PostgreSQL server: every call is a new connection without TLS,
+// Probe calls a PostgreSQL server: every call is a new connection without TLS,
 // an authentication (SCRAM when the server asks for it), and one query that is
 // prepared and executed. That makes five answers of the server after the TCP
 // handshake. Fields are set before the first call and not changed; Call is safe
@@ -30,7 +29,7 @@ var errOneDial = errors.New("a call makes one connection only")
 // A call makes one connection and no more: no second host, no cancel request. TCP
 // keep-alive is off and TCP_USER_TIMEOUT unset, so that nothing but the call's
 // budget ends it.
-type Postgres struct {
+type Probe struct {
 	// Address of the server, an IP address and a port.
 	Address netip.AddrPort
 	// User, Password and Database log in.
@@ -44,49 +43,35 @@ type Postgres struct {
 }
 
 // Call makes one call. It returns at most 200 ms after ctx ends.
-func (p *Postgres) Call(ctx context.Context, seq int) Sample {
-	s := Sample{Seq: seq, Remote: p.Address}
-	sock := newSocket()
-	defer sock.close()
-	var raw net.Conn
-	dialed := false
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if dialed {
-			return nil, errOneDial
-		}
-		dialed = true
-		d := net.Dialer{Control: sock.control, KeepAlive: -1}
-		d.SetMultipathTCP(false)
-		at := monotonicNS()
-		c, err := d.DialContext(ctx, network, addr)
-		if err != nil {
-			s.Local = sock.local()
-			return nil, err
-		}
-		s.ConnectNS = monotonicNS() - at
-		s.Local = addrPort(c.LocalAddr())
-		s.Remote = addrPort(c.RemoteAddr())
-		raw = c
-		return c, nil
-	}
+func (p *Probe) Call(ctx context.Context, seq int) probe.Sample {
 	p.once.Do(p.configure)
-	s.StartNS = monotonicNS()
-	conn, err := p.query(ctx, dial)
-	s.EndNS = monotonicNS()
-	s.Info = sock.info()
-	sock.close()
-	part(conn, raw)
-	if err != nil && raw != nil && !fromTransport(err) && !is[*pgconn.PgError](err) {
-		err = &ProtocolError{Err: err}
+	socket := probe.NewSocket()
+	s := probe.Sample{Seq: seq, Remote: p.Address, StartNS: probe.Now()}
+	conn, err := p.query(ctx, socket.Dial)
+	s.EndNS = probe.Now()
+	socket.Record(&s)
+	part(conn, socket.Conn())
+	if socket.Conn() != nil && misunderstood(err) {
+		err = &probe.ProtocolError{Err: err}
 	}
-	if s.Class = Classify(err); err != nil {
+	if s.Class = probe.Classify(err); err != nil {
 		s.Error = err.Error()
 	}
 	return s
 }
 
+// misunderstood reports that err came neither from the socket or the context, nor
+// from the server's own words: the client did not understand what came.
+func misunderstood(err error) bool {
+	if probe.Classify(err) != probe.Other || errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
+		return false
+	}
+	_, ok := errors.AsType[*net.OpError](err)
+	return !ok
+}
+
 // query connects, asks and leaves the connection, if there is one, to the caller.
-func (p *Postgres) query(ctx context.Context, dial pgconn.DialFunc) (*pgx.Conn, error) {
+func (p *Probe) query(ctx context.Context, dial pgconn.DialFunc) (*pgx.Conn, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
@@ -131,7 +116,7 @@ func part(conn *pgx.Conn, raw net.Conn) {
 // configure prepares what all calls share. pgx wants a configuration that its
 // parser made; the parser reads PG* variables of the environment, so what would
 // change the calls is set here.
-func (p *Postgres) configure() {
+func (p *Probe) configure() {
 	if !p.Address.IsValid() {
 		p.err = fmt.Errorf("postgres: address %v: want an IP address and a port", p.Address)
 		return
@@ -150,13 +135,4 @@ func (p *Postgres) configure() {
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
 	cfg.StatementCacheCapacity, cfg.DescriptionCacheCapacity = 0, 0
 	p.config = cfg
-}
-
-func addrPort(a net.Addr) netip.AddrPort {
-	t, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
-	}
-	ap := t.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }

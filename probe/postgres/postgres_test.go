@@ -1,8 +1,7 @@
-package probe
+package postgres
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 	"go.uber.org/goleak"
+
+	"netemd/probe"
 )
 
 // stub is a PostgreSQL server as far as a probe can tell, without authentication.
@@ -100,9 +101,9 @@ func (s *stub) talk(c *net.TCPConn, m misbehave) {
 	}
 }
 
-func call(t *testing.T, addr netip.AddrPort, budget time.Duration) (Sample, time.Duration) {
+func call(t *testing.T, addr netip.AddrPort, budget time.Duration) (probe.Sample, time.Duration) {
 	t.Helper()
-	p := &Postgres{Address: addr, User: "u", Password: "p w", Database: "d"}
+	p := &Probe{Address: addr, User: "u", Password: "p w", Database: "d"}
 	ctx, cancel := context.WithTimeout(t.Context(), budget)
 	defer cancel()
 	at := time.Now()
@@ -112,18 +113,18 @@ func call(t *testing.T, addr netip.AddrPort, budget time.Duration) (Sample, time
 
 func TestPostgresCall(t *testing.T) {
 	srv := serveStub(t, nil)
-	before := monotonicNS()
+	before := probe.Now()
 	s, _ := call(t, srv.addr, 10*time.Second)
-	if s.Class != OK || s.Error != "" || s.Seq != 3 {
+	if s.Class != probe.OK || s.Error != "" || s.Seq != 3 {
 		t.Fatalf("sample %+v, want ok", s)
 	}
 	if s.Remote != srv.addr || !s.Local.IsValid() || s.Local.Port() == 0 {
 		t.Errorf("ends %v and %v, want the server to be %v", s.Local, s.Remote, srv.addr)
 	}
-	if s.StartNS < before || s.EndNS > monotonicNS() || s.ConnectNS <= 0 || s.ConnectNS >= s.EndNS-s.StartNS {
+	if s.StartNS < before || s.EndNS > probe.Now() || s.ConnectNS <= 0 || s.ConnectNS >= s.EndNS-s.StartNS {
 		t.Errorf("times %d..%d, connect %d, not within the test", s.StartNS, s.EndNS, s.ConnectNS)
 	}
-	if runtime.GOOS == "linux" && (s.Info == nil || s.Info.RTTNS <= 0 || s.Info.RTONS < 200*ms) {
+	if runtime.GOOS == "linux" && (s.Info == nil || s.Info.RTTNS <= 0 || s.Info.RTONS < 200*int64(time.Millisecond)) {
 		t.Errorf("TCP_INFO %+v, want a round trip and a timeout of at least 200 ms", s.Info)
 	}
 	// prepare and execute: an answer each, after the start-up's
@@ -155,16 +156,16 @@ func TestPostgresClasses(t *testing.T) {
 	tests := []struct {
 		name string
 		m    misbehave
-		want Class
+		want probe.Class
 	}{
-		{"nobody listens", nil, Refused},
-		{"reset", func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() }, Reset},
-		{"closed", send(nil), EOF},
-		{"closed within a message", send([]byte{'T', 0, 0, 1, 0, 'x'}), EOF},
-		{"not PostgreSQL", send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), Protocol},
-		{"unknown message", send([]byte{'?', 0, 0, 0, 4}), Protocol},
-		{"error", send(refusal), Server},
-		{"silence", func(*net.TCPConn) {}, Timeout},
+		{"nobody listens", nil, probe.Refused},
+		{"reset", func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() }, probe.Reset},
+		{"closed", send(nil), probe.EOF},
+		{"closed within a message", send([]byte{'T', 0, 0, 1, 0, 'x'}), probe.EOF},
+		{"not PostgreSQL", send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), probe.Protocol},
+		{"unknown message", send([]byte{'?', 0, 0, 0, 4}), probe.Protocol},
+		{"error", send(refusal), probe.Server},
+		{"silence", func(*net.TCPConn) {}, probe.Timeout},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -190,7 +191,7 @@ func TestHungServer(t *testing.T) {
 	here := goleak.IgnoreCurrent()
 	files := descriptors(t)
 	s, d := call(t, srv.addr, 500*time.Millisecond)
-	if s.Class != Timeout {
+	if s.Class != probe.Timeout {
 		t.Errorf("class %q (%s), want timeout", s.Class, s.Error)
 	}
 	if d < 500*time.Millisecond || d > 700*time.Millisecond {
@@ -203,7 +204,7 @@ func TestHungServer(t *testing.T) {
 	if n := descriptors(t); n > files+1 {
 		t.Errorf("%d descriptors are open, before there were %d", n, files)
 	}
-	if err := goleak.Find(here, goleak.IgnoreAnyFunction("netemd/probe.serveStub.func2.1")); err != nil {
+	if err := goleak.Find(here, goleak.IgnoreAnyFunction("netemd/probe/postgres.serveStub.func2.1")); err != nil {
 		t.Error(err)
 	}
 }
@@ -217,7 +218,7 @@ func TestFullBacklog(t *testing.T) {
 	addr := blackHole(t)
 	files := descriptors(t)
 	s, d := call(t, addr, 1500*time.Millisecond)
-	if s.Class != Timeout || s.ConnectNS != 0 {
+	if s.Class != probe.Timeout || s.ConnectNS != 0 {
 		t.Fatalf("sample %+v, want a timeout while connecting", s)
 	}
 	if d < 1500*time.Millisecond || d > 1700*time.Millisecond {
@@ -229,9 +230,9 @@ func TestFullBacklog(t *testing.T) {
 	if s.Info == nil || s.Info.TotalRetransmits < 1 {
 		t.Errorf("TCP_INFO %+v, want a SYN sent again", s.Info)
 	}
-	list := []Sample{s}
-	if Attribute(list, nil, Attribution{}); list[0].Cause != SYNRetransmit {
-		t.Errorf("cause %q, want %q", list[0].Cause, SYNRetransmit)
+	list := []probe.Sample{s}
+	if probe.Attribute(list, nil, probe.Attribution{}); list[0].Cause != probe.SYNRetransmit {
+		t.Errorf("cause %q, want %q", list[0].Cause, probe.SYNRetransmit)
 	}
 	if n := descriptors(t); n != files {
 		t.Errorf("%d descriptors are open, before there were %d", n, files)
@@ -246,28 +247,4 @@ func descriptors(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(l)
-}
-
-func TestClassify(t *testing.T) {
-	tests := []struct {
-		name string
-		err  error
-		want Class
-	}{
-		{"none", nil, OK},
-		{"context", context.DeadlineExceeded, Timeout},
-		{"cancelled", context.Canceled, Other},
-		{"file deadline", os.ErrDeadlineExceeded, Timeout},
-		{"eof", io.EOF, EOF},
-		{"unexpected eof", io.ErrUnexpectedEOF, EOF},
-		{"timeout before the closed socket that it caused", &ProtocolError{Err: os.ErrDeadlineExceeded}, Timeout},
-		{"protocol", &ProtocolError{Err: os.ErrInvalid}, Protocol},
-		{"too long a message", &pgproto3.ExceededMaxBodyLenErr{}, Protocol},
-		{"anything else", os.ErrInvalid, Other},
-	}
-	for _, test := range tests {
-		if got := Classify(test.err); got != test.want {
-			t.Errorf("%s: class %q, want %q", test.name, got, test.want)
-		}
-	}
 }
