@@ -116,7 +116,7 @@ func (m *Manager) Adopt(ctx context.Context) error {
 	}
 	defer m.unlock()
 	records, err := m.records()
-	errs := []error{err}
+	errs := []error{err, m.removeUnfinished()}
 	for _, rec := range records {
 		r := &running{record: rec}
 		err := m.adopt(ctx, r)
@@ -148,14 +148,8 @@ func (m *Manager) adopt(ctx context.Context, r *running) error {
 	if !r.record.Complete {
 		return errors.New("it was never complete")
 	}
-	for _, node := range d.nodes() {
-		state, err := m.look(ctx, d, node)
-		if err != nil {
-			return err
-		}
-		if state != ours {
-			return fmt.Errorf("namespace %s is gone", d.Namespace(node))
-		}
+	if err := m.present(ctx, d); err != nil {
+		return err
 	}
 	if err := m.devices(ctx, r); err != nil {
 		return err
@@ -167,6 +161,20 @@ func (m *Manager) adopt(ctx context.Context, r *running) error {
 		}
 	}
 	return m.save(r.record)
+}
+
+// present checks that all namespaces of a lab are there.
+func (m *Manager) present(ctx context.Context, d Definition) error {
+	for _, node := range d.nodes() {
+		state, err := m.look(ctx, d, node)
+		if err != nil {
+			return err
+		}
+		if state != ours {
+			return fmt.Errorf("namespace %s is gone", d.Namespace(node))
+		}
+	}
+	return nil
 }
 
 // Cleanup removes all labs of the state folder, whether this process or an earlier
@@ -181,7 +189,7 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 		errs = append(errs, m.remove(ctx, r))
 	}
 	records, err := m.records()
-	errs = append(errs, err)
+	errs = append(errs, err, m.removeUnfinished())
 	for _, rec := range records {
 		errs = append(errs, m.teardown(ctx, &running{record: rec}))
 	}

@@ -95,7 +95,7 @@ func (m *Manager) unlock() { <-m.change }
 // Up makes a lab, tells progress each step (which may be nil) and returns when all
 // services answer. A lab that is up is returned as it is. When a step fails or ctx
 // ends, everything is undone. The error is ErrConflict when a namespace's name is
-// taken or the lab is up with another definition.
+// taken or the lab is up with another definition, or broken.
 func (m *Manager) Up(ctx context.Context, d Definition, progress func(step string)) (Info, error) {
 	info, err := m.up(ctx, d, progress)
 	if err != nil {
@@ -121,6 +121,14 @@ func (m *Manager) up(ctx context.Context, d Definition, progress func(string)) (
 	if old != nil {
 		if !reflect.DeepEqual(old.record.Definition, d) {
 			return Info{}, fmt.Errorf("%w: it is up with another definition", ErrConflict)
+		}
+		if err := m.present(ctx, d); err != nil {
+			return Info{}, fmt.Errorf("%w: it is up and broken: %w; take it down first", ErrConflict, err)
+		}
+		for _, s := range old.record.Services {
+			if !s.Process.alive() {
+				return Info{}, fmt.Errorf("%w: it is up and broken: service %s (process %d) has ended; take it down first", ErrConflict, s.Name, s.Process.PID)
+			}
 		}
 		progress("is up already")
 		return old.info(), nil

@@ -254,6 +254,12 @@ func TestNetwork(t *testing.T) {
 	if got, err := m.Get(t.Context(), d.Name); err != nil || got.Name != d.Name {
 		t.Errorf("get: %+v, %v", got, err)
 	}
+	if err := namespaces.Delete(wire); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Up(t.Context(), d, nil); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "namespace "+wire+" is gone") {
+		t.Errorf("up of a broken lab: %v", err)
+	}
 	for i, want := range []bool{true, false} {
 		existed, err := m.Down(t.Context(), d.Name)
 		if err != nil || existed != want {

@@ -65,14 +65,15 @@ func (m *Manager) save(r *record) error {
 	return nil
 }
 
-// writeFile replaces a file in one step.
+// writeFile replaces a file in one step. It does not wait for the disk: what the
+// record describes does not outlive the kernel either.
 func writeFile(path string, text []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(mode), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -97,15 +98,11 @@ func (m *Manager) records() ([]*record, error) {
 		errs []error
 	)
 	for _, f := range files {
-		path := filepath.Join(m.dir(), f.Name())
-		if strings.HasPrefix(f.Name(), ".") && !f.IsDir() { // of a crash in writeFile
-			errs = append(errs, os.Remove(path))
-			continue
-		}
 		name, ok := strings.CutSuffix(f.Name(), ".json")
 		if !ok {
 			continue
 		}
+		path := filepath.Join(m.dir(), f.Name())
 		r, err := readRecord(path, name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("lab record: %s: %w", path, err))
@@ -114,6 +111,17 @@ func (m *Manager) records() ([]*record, error) {
 		all = append(all, r)
 	}
 	return all, errors.Join(errs...)
+}
+
+// removeUnfinished removes what a crash in writeFile left. Only who holds the change
+// lock may, since it is also what another's save is about to rename.
+func (m *Manager) removeUnfinished() error {
+	files, err := filepath.Glob(filepath.Join(m.dir(), ".*.json-*"))
+	errs := []error{err}
+	for _, f := range files {
+		errs = append(errs, os.Remove(f))
+	}
+	return errors.Join(errs...)
 }
 
 // readRecord reads a record and refuses one that is not of the lab name, since what
