@@ -20,7 +20,7 @@ agent='' lab='' compare='' code=1
 
 # What this demo could leave on the machine, one thing a line.
 state() {
-	ip netns list | awk '/^netem-/{print "namespace " $1}'
+	ip netns list | awk '/^netem-pg-/{print "namespace " $1}'
 	ip -o link show | awk -F': ' '{sub(/@.*/, "", $2); print "link " $2}'
 	tc qdisc show | awk '{print "qdisc " $2 " at " $5}' | sort -u
 	awk -v d="$dir" 'index($8, d) == 1 {print "socket " $8}' /proc/net/unix
