@@ -85,11 +85,11 @@ func (a *Agent) start(ctx context.Context) error {
 	if a.engines, err = newEngines(a.features, a.cfg.Log); err != nil {
 		return err
 	}
-	if a.labs, err = newLabs(a.cfg, a.features); err != nil {
+	if a.labs, err = a.newLabs(); err != nil {
 		return err
 	}
 	a.leases = lease.New(lease.Config{
-		Engines: a.engines, Choose: a.choose, Stream: streamEngine{a.labs, newProxies(a.labs)}, Resolve: a.resolve, Log: a.cfg.Log,
+		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs), Resolve: a.resolve, Log: a.cfg.Log,
 	})
 	if err := a.labs.Adopt(ctx); err != nil {
 		return fmt.Errorf("labs of an earlier agent: %w", err)
@@ -141,7 +141,7 @@ func unknownTarget(name string, known []target.Target) error {
 	}
 	if len(known) == 0 {
 		return hinted{
-			error: fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, labNames()),
+			error: fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, lab.Builtins()[0].Name),
 			hint:  "netemctl lab up " + lab.Builtins()[0].Name,
 		}
 	}
@@ -327,7 +327,7 @@ func (a *Agent) Close(ctx context.Context) error {
 		errs = append(errs, a.listener.Close())
 	}
 	if a.labs != nil && a.leases != nil {
-		errs = append(errs, a.labs.Cleanup(ctx))
+		errs = append(errs, a.labs.Cleanup(ctx), a.labs.Close())
 	}
 	for _, e := range a.engines {
 		errs = append(errs, e.Close())

@@ -143,7 +143,5 @@ func unknownLab(name string) error {
 	for _, d := range lab.Builtins() {
 		known = append(known, d.Name)
 	}
-	return fmt.Errorf("lab %q: %w; known: %s", name, errUnknownLab, strings.Join(known, ", "))
+	return fmt.Errorf("%w %q: known: %s", lab.ErrUnknown, name, strings.Join(known, ", "))
 }
-
-var errUnknownLab = errors.New("unknown lab")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"reflect"
+	"slices"
 
 	"netemd/internal/fault"
 	"netemd/qdisc"
@@ -59,11 +60,11 @@ func (m *Manager) count(ctx context.Context, h *held) (fault.Counters, fault.Sta
 			if err != nil {
 				return sum, fault.Lost
 			}
-			var want int
+			var want []fault.Toxic
 			for _, o := range on {
-				want += len(o.fault.Spec.Toxics)
+				want = append(want, o.fault.Spec.Toxics...)
 			}
-			if len(got) != want {
+			if !slices.Equal(got, fault.NormalizeToxics(want)) {
 				return sum, fault.Drifted
 			}
 			continue

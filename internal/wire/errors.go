@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"netemd/internal/fault"
+	"netemd/internal/lab"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -27,6 +28,8 @@ var errorTable = []struct {
 }{
 	{qdisc.ErrInvalid, codes.InvalidArgument, "INVALID"},
 	{target.ErrUnknown, codes.NotFound, "UNKNOWN_TARGET"},
+	{lab.ErrUnknown, codes.NotFound, "UNKNOWN_LAB"},
+	{lab.ErrConflict, codes.FailedPrecondition, "LAB_CONFLICT"},
 	{fault.ErrConflict, codes.FailedPrecondition, "CONFLICT"},
 	{errors.ErrUnsupported, codes.Unimplemented, "UNSUPPORTED"},
 	{fs.ErrPermission, codes.PermissionDenied, "PERMISSION"},

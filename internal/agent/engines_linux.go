@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"netemd/internal/engine/ebpf"
+	"netemd/internal/engine/netem"
+	"netemd/internal/engine/stream"
+	"netemd/internal/fault"
+	"netemd/internal/feature"
+	"netemd/internal/lab"
+	"netemd/internal/lease"
+	"netemd/internal/target"
+)
+
+// features tries what the kernel can do, and says which engine auto takes.
+func features(ctx context.Context) feature.Report {
+	r := feature.Report{Kernel: release(), Features: []feature.Feature{
+		feature.Netem(ctx), feature.TCX(ctx), feature.CLSBPF(ctx), feature.TUN(ctx), feature.TPBTF(ctx),
+	}}
+	switch {
+	case works(r, "sch_netem"):
+		r.Auto, r.AutoReason = fault.Netem, "the kernel has sch_netem: tried in a scratch namespace"
+	case works(r, "tcx"):
+		r.Auto, r.AutoReason = fault.EBPF, fmt.Sprintf("kernel %s has no sch_netem; the ebpf engine works on tcx", r.Kernel)
+	case works(r, "cls_bpf"):
+		r.Auto, r.AutoReason = fault.EBPF, fmt.Sprintf("kernel %s has no sch_netem and no tcx; the ebpf engine works on clsact and cls_bpf", r.Kernel)
+	}
+	return r
+}
+
+func works(r feature.Report, name string) bool {
+	for _, f := range r.Features {
+		if f.Name == name {
+			return f.State == feature.Yes
+		}
+	}
+	return false
+}
+
+func release() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// newEngines makes the engines that this kernel can carry.
+func newEngines(r feature.Report, log *slog.Logger) (map[fault.Engine]lease.Engine, error) {
+	engines := map[fault.Engine]lease.Engine{}
+	if works(r, "sch_netem") {
+		engines[fault.Netem] = netem.New()
+	}
+	if works(r, "tcx") || works(r, "cls_bpf") {
+		e, err := ebpf.New(ebpf.Config{Log: log})
+		if err != nil {
+			return engines, fmt.Errorf("ebpf engine: %w", err)
+		}
+		engines[fault.EBPF] = e
+	}
+	return engines, nil
+}
+
+// clearLeftovers takes away the faults of an agent that was killed: the wires of
+// adopted labs go back to neutral, and what its programs left is removed. Its
+// proxies cleared themselves when it died.
+func (a *Agent) clearLeftovers(ctx context.Context) error {
+	targets, err := a.labs.Targets(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	namespaces := map[string]bool{}
+	for _, t := range targets {
+		for _, p := range []target.Place{t.To, t.From} {
+			namespaces[p.Namespace] = true
+			if e := a.engines[fault.Netem]; e != nil {
+				errs = append(errs, e.Clear(ctx, p))
+			}
+		}
+	}
+	if a.engines[fault.EBPF] != nil {
+		for ns := range namespaces {
+			errs = append(errs, ebpf.Sweep(ctx, []string{ns}))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("faults of an earlier agent: %w", err)
+	}
+	return nil
+}
+
+// streamEngine finds the control socket of a target's proxy and hands it to the
+// stream engine.
+type streamEngine struct {
+	labs    *lab.Manager
+	proxies *stream.Engine
+}
+
+func newStreamEngine(labs *lab.Manager) streamEngine {
+	return streamEngine{labs: labs, proxies: stream.New(stream.Config{Restart: stream.Restart})}
+}
+
+func (s streamEngine) Set(ctx context.Context, t target.Target, toxics []fault.Toxic, deadline time.Time) error {
+	socket, err := s.labs.ProxySocket(t.Lab, t.Proxy)
+	if err != nil {
+		return err
+	}
+	return s.proxies.Set(ctx, socket, toxics, deadline)
+}
+
+func (s streamEngine) Read(ctx context.Context, t target.Target) ([]fault.Toxic, error) {
+	socket, err := s.labs.ProxySocket(t.Lab, t.Proxy)
+	if err != nil {
+		return nil, err
+	}
+	return s.proxies.Read(ctx, socket)
+}
+
+func (s streamEngine) Clear(ctx context.Context, t target.Target) error {
+	socket, err := s.labs.ProxySocket(t.Lab, t.Proxy)
+	if err != nil {
+		return err
+	}
+	return s.proxies.Clear(ctx, socket)
+}

@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"netemd/internal/fault"
+	"netemd/internal/lab"
+	"netemd/internal/prober"
+	"netemd/internal/target"
+	"netemd/probe"
+	"netemd/qdisc"
+)
+
+// neutralizer puts the neutral root netem on a device that was just made.
+type neutralizer interface {
+	Neutral(ctx context.Context, p target.Place) error
+}
+
+// newLabs makes the lab manager. Where the kernel has sch_netem, each wire device
+// gets its neutral root before anything passes.
+func (a *Agent) newLabs() (*lab.Manager, error) {
+	cfg := lab.Config{StateDir: a.cfg.StateDir, Log: a.cfg.Log}
+	if e, ok := a.engines[fault.Netem].(neutralizer); ok {
+		cfg.NewDevice = e.Neutral
+	}
+	return lab.New(cfg)
+}
+
+// measure runs a probe against a target, with the kernel's evidence.
+func (a *Agent) measure(ctx context.Context, r probe.Request, report func(done, count int)) (probe.Result, error) {
+	r = r.WithDefaults()
+	if err := r.Validate(); err != nil {
+		return probe.Result{}, invalidRequest(err)
+	}
+	t, err := a.resolve(ctx, r.Target)
+	if err != nil {
+		return probe.Result{}, err
+	}
+	login, err := a.labs.Postgres(t.Lab, t.Address)
+	if err != nil {
+		return probe.Result{}, err
+	}
+	address := t.Address
+	if r.Layer == probe.LayerProxy {
+		if !t.Proxy.IsValid() {
+			return probe.Result{}, fmt.Errorf("probe: target %s has no proxy: %w", t.Name, errors.ErrUnsupported)
+		}
+		address = t.Proxy
+	}
+	return prober.Measure(ctx, prober.Config{
+		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace,
+		Order:       prober.Order{Request: r, Address: address, User: login.User, Password: login.Password, Database: login.Database},
+		PathDelayed: a.pathDelayed(ctx, r),
+		Report:      report,
+	})
+}
+
+// pathDelayed reports whether a fault delays everything on the way to a target.
+func (a *Agent) pathDelayed(ctx context.Context, r probe.Request) bool {
+	for _, f := range a.leases.List(ctx) {
+		if f.Spec.Target != r.Target {
+			continue
+		}
+		if f.Spec.Packet != nil && r.Layer != probe.LayerProxy && f.Spec.Packet.Delay > 0 {
+			return true
+		}
+		for _, x := range f.Spec.Toxics {
+			if r.Layer == probe.LayerProxy && (x.Kind == fault.Latency || x.Kind == fault.Bandwidth || x.Kind == fault.Slicer) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// invalidRequest makes field errors of ours from the probe's own.
+func invalidRequest(err error) error {
+	var e *probe.RequestError
+	if errors.As(err, &e) {
+		return &qdisc.FieldError{Field: e.Field, Value: e.Value, Want: e.Want}
+	}
+	return err
+}
+
+// cleanupTime bounds what Cleanup may take.
+const cleanupTime = time.Minute
+
+// Cleanup removes everything that an agent of this state folder left when it was
+// killed: faults, labs with their services, and a stale socket. It needs root and no
+// agent, and returns what it removed. The error says that an agent is alive, or what
+// could not be removed.
+func Cleanup(ctx context.Context, cfg Config) ([]string, error) {
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("cleanup needs root to change the network: %w", os.ErrPermission)
+	}
+	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if cfg.Socket == "" {
+		cfg.Socket = filepath.Join(cfg.StateDir, "netemd.sock")
+	}
+	lock, err := lockStateDir(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, cleanupTime, errors.New("cleanup took too long"))
+	defer cancel()
+	var removed []string
+	labs, err := lab.New(lab.Config{StateDir: cfg.StateDir, Log: cfg.Log})
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	for _, name := range labs.Recorded() {
+		removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
+	}
+	if _, err := os.Lstat(cfg.Socket); err == nil {
+		removed = append(removed, "socket "+cfg.Socket)
+	}
+	return removed, errors.Join(labs.Cleanup(ctx), removeStateDir(cfg, lock))
+}

@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"netemd/internal/testenv"
+)
+
+// summary has the fields of a probe's data that the tests look at.
+type summary struct {
+	Count  int            `json:"count"`
+	OK     int            `json:"ok"`
+	Errors map[string]int `json:"errors"`
+	P50    *float64       `json:"p50_ms"`
+	P99    *float64       `json:"p99_ms"`
+	Causes map[string]int `json:"causes"`
+}
+
+// faultList is the data of `netemctl list`.
+type faultList struct {
+	Faults []struct {
+		ID          string  `json:"id"`
+		Target      string  `json:"target"`
+		State       string  `json:"state"`
+		Engine      string  `json:"engine"`
+		LossPercent float64 `json:"loss_percent"`
+	} `json:"faults"`
+}
+
+// engines are those that this run must try: the kernel's netem only where the run
+// was promised it.
+func engines() []string {
+	if os.Getenv("NETEMD_TEST_NETEM") != "" {
+		return []string{"netem", "ebpf"}
+	}
+	return []string{"ebpf"}
+}
+
+// TestLoss is the main job: PostgreSQL, 20 % packet loss, the long tail and the
+// reasons for it, on each engine.
+func TestLoss(t *testing.T) {
+	a := start(t)
+	a.must("lab", "up", "pg")
+	for _, engine := range engines() {
+		t.Run(engine, func(t *testing.T) {
+			a.must("loss", "20%", "--target", "pg", "--engine", engine)
+			list := data[faultList](t, a.must("list", "-o", "json"), "faults")
+			if len(list.Faults) != 1 || list.Faults[0].State != "active" || list.Faults[0].Engine != engine || list.Faults[0].LossPercent != 20 {
+				t.Errorf("list: %+v, want one active fault of 20 %% on %s", list, engine)
+			}
+			qdiscs := in(t, "netem-pg-wire", "tc", "qdisc", "show").stdout
+			if got := strings.Contains(qdiscs, "loss 20%"); got != (engine == "netem") {
+				t.Errorf("engine %s, and tc says:\n%s", engine, qdiscs)
+			}
+
+			const n = 100
+			s := data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", fmt.Sprint(n), "--timeout", "20s", "-o", "json"), "probe")
+			// A call is 13 or more segments of the client's: that none of 100 calls meets a
+			// loss of 20 % has a chance below 1e-100.
+			if s.Count != n || s.P99 == nil || *s.P99 < 200 {
+				t.Fatalf("probe: %+v, want %d calls with a p99 of at least the retransmission timeout's floor, 200 ms", s, n)
+			}
+			// Of 100 calls each loses its SYN with 20 %: fewer than one has a chance of 2e-10.
+			if s.Causes["syn_retransmit"] == 0 {
+				t.Errorf("causes %v, want syn_retransmit among them", s.Causes)
+			}
+			if s.Causes["rto"]+s.Causes["tlp"] == 0 {
+				t.Errorf("causes %v, want rto or tlp among them", s.Causes)
+			}
+
+			a.must("clear", "--target", "pg")
+			if list := data[faultList](t, a.must("list", "-o", "json"), "faults"); len(list.Faults) != 0 {
+				t.Errorf("after clear: %+v", list)
+			}
+			s = data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", "20", "-o", "json"), "probe")
+			if s.OK != 20 || s.Causes["syn_retransmit"] != 0 {
+				t.Errorf("after clear: %+v, want 20 calls without a lost SYN", s)
+			}
+		})
+	}
+}
+
+// TestNeutralWire checks that the wire carries a neutral netem from the start, that
+// a fault changes that very qdisc and that clearing leaves it: no add, no delete.
+func TestNeutralWire(t *testing.T) {
+	testenv.Netem(t)
+	a := start(t)
+	a.must("lab", "up", "pg")
+	root := func() string {
+		for line := range strings.Lines(in(t, "netem-pg-wire", "tc", "qdisc", "show", "dev", "server").stdout) {
+			return strings.TrimSpace(line)
+		}
+		return ""
+	}
+	handle := func(line string) string { return strings.Join(strings.Fields(line + " - - -")[:3], " ") }
+	neutral := root()
+	if !strings.Contains(neutral, "qdisc netem") || strings.Contains(neutral, "loss") {
+		t.Fatalf("root of a fresh wire: %q, want a neutral netem", neutral)
+	}
+	a.must("apply", "--target", "pg", "--loss", "5%", "--delay", "50ms", "--jitter", "10ms", "--duplicate", "1%", "--engine", "netem")
+	faulty := root()
+	for _, want := range []string{"delay 50ms  10ms", "loss 5%", "duplicate 1%"} {
+		if !strings.Contains(faulty, want) {
+			t.Errorf("root under the fault: %q, want %q in it", faulty, want)
+		}
+	}
+	a.must("change", "f1", "--loss", "0%")
+	if got := root(); strings.Contains(got, "loss") || !strings.Contains(got, "delay 50ms") {
+		t.Errorf("root after loss 0%%: %q, want the delay alone", got)
+	}
+	a.must("clear", "f1")
+	if got := root(); got != neutral || handle(got) != handle(faulty) {
+		t.Errorf("root after clear: %q, want %q", got, neutral)
+	}
+}
+
+// TestDelay measures a delay of 40 ms each way on the engine that auto takes.
+func TestDelay(t *testing.T) {
+	a := start(t)
+	a.must("lab", "up", "pg")
+	a.must("delay", "40ms", "--target", "pg", "--direction", "both")
+	s := data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", "12", "-o", "json"), "probe")
+	// The handshake and at least four turns: five round trips of 80 ms.
+	if s.OK != 12 || s.P50 == nil || *s.P50 < 400 {
+		t.Errorf("probe: %+v, want 12 calls of at least 400 ms", s)
+	}
+	if s.Causes["queueing"] == 0 {
+		t.Errorf("causes %v, want queueing: the path delays everything", s.Causes)
+	}
+}
+
+// TestTTL checks that a fault ends by itself, and that its flow is whole then.
+func TestTTL(t *testing.T) {
+	a := start(t)
+	a.must("lab", "up", "pg")
+	a.must("partition", "--target", "pg", "--ttl", "2s")
+	s := data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", "1", "--timeout", "1s", "-o", "json"), "probe")
+	if s.Errors["timeout"] != 1 {
+		t.Errorf("in a partition: %+v, want a timeout", s)
+	}
+	time.Sleep(2 * time.Second)
+	s = data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", "5", "-o", "json"), "probe")
+	if s.OK != 5 {
+		t.Errorf("after the time to live: %+v, want 5 good calls", s)
+	}
+	if list := data[faultList](t, a.must("list", "-o", "json"), "faults"); len(list.Faults) != 0 {
+		t.Errorf("after the time to live: %+v", list)
+	}
+}
+
+// TestToxic checks the stream layer: the proxy delays, and clearing ends it.
+func TestToxic(t *testing.T) {
+	a := start(t)
+	a.must("lab", "up", "pg")
+	a.must("toxic", "latency", "--latency", "100ms", "--target", "pg")
+	s := data[summary](t, a.must("probe", "pg", "--target", "pg", "--layer", "proxy", "-n", "8", "-o", "json"), "probe")
+	if s.OK != 8 || s.P50 == nil || *s.P50 < 400 {
+		t.Errorf("through the proxy with 100 ms: %+v, want at least 4 turns of 100 ms", s)
+	}
+	a.must("clear", "--all")
+	a.must("toxic", "down", "--target", "pg")
+	s = data[summary](t, a.must("probe", "pg", "--target", "pg", "--layer", "proxy", "-n", "3", "-o", "json"), "probe")
+	if s.Errors["refused"] != 3 {
+		t.Errorf("through a proxy that is down: %+v, want 3 refused", s)
+	}
+	a.must("clear", "--all")
+	s = data[summary](t, a.must("probe", "pg", "--target", "pg", "--layer", "proxy", "-n", "3", "-o", "json"), "probe")
+	if s.OK != 3 {
+		t.Errorf("after clear: %+v, want 3 good calls", s)
+	}
+}
