@@ -7,12 +7,12 @@ package qdisc
 func (n Netem) Merge(other Netem) (Netem, []string) {
 	merged := n
 	var conflicts []string
-	take := func(name string, mine, theirs bool, copy func()) {
+	take := func(name string, mine, theirs bool, adopt func()) {
 		switch {
 		case mine && theirs:
 			conflicts = append(conflicts, name)
 		case theirs:
-			copy()
+			adopt()
 		}
 	}
 	take("delay", n.delay() != Netem{}, other.delay() != Netem{}, func() {

@@ -42,7 +42,7 @@ var order = binary.NativeEndian
 // 274 s are sent whole, in the 64-bit attributes; a correlation of duplicates is
 // sent at all; and so is a seed, which that tc does not know.
 //
-// n is normalized, so the limit is never 0. An n that Validate refuses is
+// What Normalize fills in is sent, so the limit is never 0. An n that Validate refuses is
 // refused with the same error.
 func (n Netem) MarshalOptions() ([]byte, error) {
 	return n.marshalChange(Netem{}, nil)

@@ -32,19 +32,21 @@ func ParseRate(s string) (Rate, error) {
 	if !ok {
 		return 0, bad
 	}
-	stem, perSecond := strings.CutSuffix(unit, "/s")
+	// bits: "mbit", "mbit/s"; bytes: "MB/s", "MBps"; anything near is ambiguous
+	stem, slash := strings.CutSuffix(unit, "/s")
 	if prefix, ok := cutSuffixFold(stem, "bit"); ok {
 		return rateOf(value, prefix, 8, bad)
 	}
-	if !perSecond {
-		stem, perSecond = cutSuffixFold(unit, "ps")
+	per := slash
+	if !slash {
+		stem, per = cutSuffixFold(unit, "ps")
 	}
 	prefix, isByte := cutSuffixFold(stem, "b")
 	factor, known := factorOf(prefix)
-	if !perSecond || !isByte || !known {
+	if !per || !isByte || !known {
 		return 0, bad
 	}
-	if clear := strings.HasSuffix(stem, "B") && (strings.HasSuffix(unit, "/s") || strings.HasSuffix(unit, "ps")); clear {
+	if strings.HasSuffix(stem, "B") && (slash || strings.HasSuffix(unit, "ps")) {
 		return rateOf(value, prefix, 1, bad)
 	}
 	number, _ := strings.CutSuffix(s, unit)

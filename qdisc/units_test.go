@@ -164,14 +164,14 @@ func TestInField(t *testing.T) {
 	if got, want := named.Error(), `loss "20": want a percentage from 0% to 100%, such as 20% or 0.1%`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := InField("delay", named); got != named {
+	if got := InField("delay", named); !errors.Is(got, named) {
 		t.Errorf("a field that was set became %v", got)
 	}
 	if InField("loss", nil) != nil {
 		t.Error("nil became an error")
 	}
 	other := errors.New("other")
-	if InField("loss", other) != other {
+	if got := InField("loss", other); !errors.Is(got, other) {
 		t.Error("another error was changed")
 	}
 	if got, want := err.Error(), `"20": want a percentage from 0% to 100%, such as 20% or 0.1%`; got != want {

@@ -35,13 +35,14 @@ func notOwned(c *qdisc.Conn, p target.Place) error {
 // change makes n the impairment of the root of ours that is in the state from,
 // verifies it, and goes back to from when that fails.
 func (d *device) change(c *qdisc.Conn, p target.Place, from qdisc.State, n qdisc.Netem) error {
-	from.Netem.Distribution = d.table
-	err := c.ChangeRoot(nameOf(p), from, n)
+	former := from
+	former.Netem.Distribution = d.table
+	err := c.ChangeRoot(nameOf(p), former, n)
 	if err == nil {
 		err = verify(c, p, n)
 	}
 	if err != nil {
-		return errors.Join(err, d.restore(c, p, from, n))
+		return errors.Join(err, d.restore(c, p, former, n))
 	}
 	d.tally.changed(from)
 	if n.Jitter > 0 {

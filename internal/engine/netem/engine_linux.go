@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,10 +38,13 @@ type device struct {
 	owner target.Place
 	asked qdisc.Netem
 	// table is the distribution whose table the kernel may still hold, which it
-	// never tells. Any but the uniform one will do when it is not known.
+	// never tells.
 	table qdisc.Distribution
 	tally tally
 }
+
+// unknownTable stands for any table: what matters is that it is not uniform.
+const unknownTable = qdisc.Normal
 
 // New returns an engine that knows of no fault.
 func New() *Engine { return &Engine{devices: map[key]*device{}} }
@@ -133,15 +138,16 @@ func (e *Engine) Clear(ctx context.Context, p target.Place) error {
 // Close clears what this process set and did not clear.
 func (e *Engine) Close() error {
 	e.mu.Lock()
+	devices := slices.Collect(maps.Values(e.devices))
+	e.mu.Unlock()
 	var places []target.Place
-	for _, d := range e.devices {
+	for _, d := range devices {
 		d.mu.Lock()
 		if d.owner != (target.Place{}) {
 			places = append(places, d.owner)
 		}
 		d.mu.Unlock()
 	}
-	e.mu.Unlock()
 	var errs []error
 	for _, p := range places {
 		errs = append(errs, e.Clear(context.Background(), p))
@@ -164,7 +170,7 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*qdisc.Conn, *
 	e.mu.Lock()
 	d := e.devices[k]
 	if d == nil {
-		d = &device{table: qdisc.Normal}
+		d = &device{table: unknownTable}
 		e.devices[k] = d
 	}
 	e.mu.Unlock()
@@ -178,11 +184,8 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*qdisc.Conn, *
 		}
 		err = f(c, d)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		d.owner = target.Place{}
-		e.mu.Lock()
-		delete(e.devices, k)
-		e.mu.Unlock()
+	if errors.Is(err, fs.ErrNotExist) { // what comes back under this index is another device
+		d.owner, d.asked, d.table, d.tally = target.Place{}, qdisc.Netem{}, unknownTable, tally{}
 	}
 	return err
 }

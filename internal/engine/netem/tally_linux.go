@@ -6,7 +6,9 @@ import (
 )
 
 // tally turns the counters of a qdisc, which run from its making on and do not know
-// why a packet was dropped, into those of one fault.
+// why a packet was dropped, into those of one fault. A super-packet counts as its
+// segments where it passed, but once where it was dropped, so shares are exact only
+// without offloads.
 type tally struct {
 	base qdisc.Stats
 	sum  fault.Counters
