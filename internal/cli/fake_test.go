@@ -238,6 +238,9 @@ func (a *fakeAgent) Probe(ctx context.Context, r probe.Request, progress func(do
 		s := probe.Sample{Seq: i, EndNS: int64(took * 1e6), Class: probe.OK}
 		if took > 150 {
 			s.Cause = cause
+			if cause != probe.Queueing {
+				s.Events = []probe.Retransmission{{Cause: cause}}
+			}
 		}
 		samples = append(samples, s)
 		progress(i+1, r.Count)

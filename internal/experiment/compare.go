@@ -39,13 +39,19 @@ type Plan struct {
 // made.
 type Progress func(step string, done, count int)
 
-// Calibration of the latency toxic.
+// Numbers that a comparison rests on.
 const (
 	calibrationCalls = 20
 	// responseTurns is how often the server answers in one call after the TCP
 	// handshake: pgx with SCRAM, then prepare and execute. It only sizes the
 	// calibration; the number that is used is measured.
 	responseTurns = 5
+	// busyShare is the share of slow calls without a fault from which the machine is
+	// called busy.
+	busyShare = 0.05
+	// sameMedian is how far two medians may be apart, as a share, to be called the
+	// same.
+	sameMedian = 0.2
 	// minTurns guards the division where a measurement makes no sense.
 	minTurns = 1
 )
@@ -93,6 +99,14 @@ func (r *run) none(ctx context.Context) error {
 	if res.Summary.OK < res.Summary.Count {
 		r.doubt("the control run is not healthy: %d of %d calls succeeded without any fault",
 			res.Summary.OK, res.Summary.Count)
+	}
+	slow := 0
+	for _, n := range res.Summary.Causes {
+		slow += n
+	}
+	if float64(slow) > busyShare*float64(res.Summary.Count) {
+		r.warn("the control run is slow itself (%d of %d calls above %g ms): this machine is busy, "+
+			"and not every slow call of the other rows is the fault's", slow, res.Summary.Count, res.Summary.ThresholdMS)
 	}
 	r.add(LayerNone, res, took, Row{Fault: "none"})
 	return nil
@@ -192,6 +206,10 @@ func (r *run) proxyLatency(ctx context.Context) error {
 	res, took, err := r.withLatency(ctx, added, "through the proxy, latency of the same median", r.plan.Count)
 	if err != nil {
 		return err
+	}
+	if p50 := res.Summary.P50; p50 != nil && math.Abs(*p50-*packet.P50) > sameMedian**packet.P50 {
+		r.warn("the latency toxic's median, %.0f ms, is not the packet layer's, %.0f ms: "+
+			"the path was not the same during the calibration", *p50, *packet.P50)
 	}
 	r.add(LayerProxyLatency, res, took, Row{Engine: fault.Stream, Fault: fmt.Sprintf("latency %v downstream", added)})
 	return nil

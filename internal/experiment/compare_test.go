@@ -134,6 +134,19 @@ func TestCompareWarns(t *testing.T) {
 	}
 }
 
+func TestCompareBusy(t *testing.T) {
+	a := newAgent()
+	a.busy, a.settle = 300, 290
+	c, err := Compare(t.Context(), plan(), a, a, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := strings.Join(c.Warnings, "\n")
+	if !c.Conclusive || !strings.Contains(told, "200 of 200 calls above 150 ms") || !strings.Contains(told, "is not the packet layer's") {
+		t.Errorf("conclusive %v, warnings %q", c.Conclusive, c.Warnings)
+	}
+}
+
 func TestCompareWithoutMedian(t *testing.T) {
 	a := newAgent()
 	a.noSuccess = true

@@ -118,13 +118,18 @@ type tick struct {
 
 func (p plot) xTicks() []tick {
 	var out []tick
+	// A short axis has labels at 1, 2 and 5, a long one at 1.
+	labelled := map[int]bool{1: true}
+	if p.max/p.min < 300 {
+		labelled[2], labelled[5] = true, true
+	}
 	for decade := math.Pow(10, math.Floor(math.Log10(p.min))); decade <= p.max*1.001; decade *= 10 {
 		for f := 1; f < 10; f++ {
 			v := decade * float64(f)
 			if v < p.min*0.999 || v > p.max*1.001 {
 				continue
 			}
-			out = append(out, tick{At: p.x(v), Label: axisTime(v), Minor: f != 1})
+			out = append(out, tick{At: p.x(v), Label: axisTime(v), Minor: !labelled[f]})
 		}
 	}
 	return out

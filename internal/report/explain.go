@@ -89,10 +89,20 @@ func proxy(c experiment.Comparison) string {
 	}
 	s := fmt.Sprintf("A proxy with latency of the same median (%s) ends at p99 %s", Time(lat.P50), Time(lat.P99))
 	if *packet.P99 >= 2**lat.P99 {
-		return s + fmt.Sprintf(", where the packets' loss ends at %s: it makes every call late by the same time, "+
-			"but it never loses a segment, so nothing is ever retransmitted and there is no tail.", Time(packet.P99))
+		return s + fmt.Sprintf(", where the packet fault ends at %s: it makes every call late by about the same time, but it "+
+			"never loses a segment (%d sent again there, %d under the packet fault), so it has no tail.",
+			Time(packet.P99), resent(lat), resent(packet))
 	}
 	return s + fmt.Sprintf(", much as the packet layer's %s: for this fault a proxy shows about the same.", Time(packet.P99))
+}
+
+// resent is the number of segments that a kernel sent again in a row's calls.
+func resent(r *experiment.Row) int {
+	n := 0
+	for _, k := range r.Retransmissions {
+		n += k
+	}
+	return n
 }
 
 func calls(n int) string {

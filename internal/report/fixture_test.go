@@ -80,6 +80,9 @@ func row(layer string, draw func() (float64, probe.Cause), r experiment.Row) exp
 		s.EndNS = s.StartNS + int64(ms*1e6)
 		if s.Duration() > probe.SlowThreshold {
 			s.Cause = cause
+			if cause != probe.Queueing {
+				s.Events = []probe.Retransmission{{Cause: cause}}
+			}
 		}
 		r.Samples = append(r.Samples, s)
 	}

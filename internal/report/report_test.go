@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 	got := strings.Join(Explain(c), "\n")
 	for _, want := range []string{
 		"With loss 20% to pg half of the calls took ", " times the median", "connection request", "retransmission timeout",
-		"tail loss probe", "there is no tail",
+		"tail loss probe", "so it has no tail",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in:\n%s", want, got)
@@ -60,7 +60,7 @@ func TestExplainDelay(t *testing.T) {
 	*c.Row(experiment.LayerPacket) = *c.Row(experiment.LayerProxyLatency)
 	c.Rows[1].Layer = experiment.LayerPacket
 	got := strings.Join(Explain(c), "\n")
-	if !strings.Contains(got, "for this fault a proxy shows about the same") || strings.Contains(got, "no tail") {
+	if !strings.Contains(got, "for this fault a proxy shows about the same") || strings.Contains(got, "has no tail") {
 		t.Errorf("a plain delay is told as a tail:\n%s", got)
 	}
 }
