@@ -234,6 +234,9 @@ func TestNeighboursAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
+		if out, err := exec.Command("ip", "-n", l.client, "neigh", "del", way.server, "dev", "veth0").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 		f := l.newFlow(t, way.client, way.server, 0, port)
 		f.send(3, 64, 20*time.Millisecond)
 		until(t, "neighbour "+way.server, 3*time.Second, func() bool {

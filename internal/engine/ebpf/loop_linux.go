@@ -47,7 +47,7 @@ func (q *queue) run() {
 		}
 		l.last = t
 		q.page.beat.Store(uint64(t))
-		busy := l.read(t)
+		busy := l.read()
 		l.flush(now())
 		stop := q.stopAt.Load()
 		if stop != 0 && !busy && (len(l.waiting)+l.count == 0 || now() >= stop) {
@@ -103,7 +103,7 @@ func (l *loop) look(t int64) {
 }
 
 // read takes a batch of frames from the TAP, and reports whether there may be more.
-func (l *loop) read(t int64) bool {
+func (l *loop) read() bool {
 	for range batch {
 		if l.spare == nil {
 			l.spare = l.pool.get(smallFrame)
@@ -139,7 +139,7 @@ func (l *loop) read(t int64) bool {
 		b = b[:n]
 		// Frames come in flocks of a size.
 		l.spare = l.pool.get(max(smallFrame, n))
-		l.frame(t, b)
+		l.frame(now(), b)
 	}
 	return true
 }
