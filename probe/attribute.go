@@ -118,7 +118,7 @@ func (a Attribution) cause(s *Sample) Cause {
 		if e.TimeNS > s.EndNS {
 			break
 		}
-		if e.TimeNS >= established {
+		if e.TimeNS >= established && e.Cause != SYNRetransmit { // ConnectNS does not say when the handshake began
 			last = max(last, established)
 		}
 		wait := e.TimeNS - last

@@ -50,6 +50,7 @@ func TestCause(t *testing.T) {
 		{name: "exactly the threshold", took: 150, connect: 1, a: traced, want: ""},
 		{name: "SYN", took: 1003, connect: 1001, events: []Retransmission{again(1000, SYNRetransmit)}, a: traced, want: SYNRetransmit, wantEventsOf: 1},
 		{name: "SYN-ACK", took: 1003, connect: 1001, events: []Retransmission{farAgain(1000, SYNRetransmit)}, a: traced, want: SYNRetransmit, wantEventsOf: 1},
+		{name: "a SYN that seems to come after the handshake, which began late", took: 1340, connect: 1000, events: []Retransmission{again(1014, SYNRetransmit)}, a: traced, want: SYNRetransmit, wantEventsOf: 1},
 		{name: "TLP", took: 220, connect: 1, events: []Retransmission{again(210, TLP)}, a: traced, want: TLP, wantEventsOf: 1},
 		{name: "TLP of the server", took: 220, connect: 1, events: []Retransmission{farAgain(210, TLP)}, a: traced, want: TLP, wantEventsOf: 1},
 		{name: "RTO ended its lost TLP's wait too", took: 420, connect: 1, events: []Retransmission{again(210, TLP), again(415, RTO)}, a: traced, want: RTO, wantEventsOf: 2},

@@ -52,16 +52,20 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 	if a.ServerCookie, err = cookie(c.ServerNamespace); err != nil {
 		return probe.Result{}, fmt.Errorf("probe: %w", err)
 	}
-	before, err := c.counters(ctx)
-	if err != nil {
-		return probe.Result{}, err
-	}
 	start := c.start
 	if start == nil {
 		start = evidence.Start
 	}
 	collector, refused := start(evidence.Config{Cookies: []uint64{a.ClientCookie, a.ServerCookie}})
 	a.Traced = refused == nil
+	before, err := c.counters(ctx)
+	if err != nil {
+		if a.Traced {
+			_, _, stopErr := collector.Stop()
+			err = errors.Join(err, stopErr)
+		}
+		return probe.Result{}, err
+	}
 
 	samples, runErr := Run(ctx, c.ClientNamespace, c.Order, c.Report)
 
