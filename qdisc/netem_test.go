@@ -155,6 +155,10 @@ func TestWarnings(t *testing.T) {
 			Netem{Delay: 50 * ms, Jitter: 10 * ms, DelayCorrelation: 25},
 			[]string{"jitter 10ms", "delay correlation 25% has hardly an effect"},
 		},
+		{
+			Netem{Delay: 2 * time.Second, Jitter: 2 * time.Second, DelayCorrelation: 90, Limit: 1e6},
+			[]string{"jitter 2s"},
+		},
 		{Netem{Delay: 100 * ms, Limit: 1000}, []string{"limit 1000 with delay 100ms holds 10000 packets per second"}},
 	} {
 		got := c.n.Warnings()
@@ -210,6 +214,32 @@ func TestCorrelatedShare(t *testing.T) {
 	for _, c := range []struct{ p, correlation, want Percent }{{20, 0, 20}, {0, 25, 0}, {100, 25, 100}, {20, 100, 20}} {
 		if got := CorrelatedShare(c.p, c.correlation); got != c.want {
 			t.Errorf("%s with correlation %s: %s, want %s", c.p, c.correlation, got, c.want)
+		}
+	}
+}
+
+// netem's delays are as good as independent where correlationFolds says so. The
+// bound is 5 standard deviations of the lag-1 autocorrelation of independent draws,
+// 1/sqrt(draws), and a little for what is left of it.
+func TestCorrelationFolds(t *testing.T) {
+	const draws = 200_000
+	for _, n := range []Netem{
+		{Jitter: 20 * ms, DelayCorrelation: 25},
+		{Jitter: 20 * ms, DelayCorrelation: 90},
+		{Jitter: 100 * ms, DelayCorrelation: 75},
+		{Jitter: 2 * time.Second, DelayCorrelation: 25},
+		{Jitter: 2 * time.Second, DelayCorrelation: 90},
+	} {
+		state := crandom{rho: n.DelayCorrelation.Fraction(), random: rand.New(rand.NewPCG(2, 2))}
+		modulus := uint32(2 * n.Jitter)
+		var last, products, squares float64
+		for range draws {
+			x := float64(state.next()%modulus) - float64(n.Jitter)
+			products, squares, last = products+x*last, squares+x*x, x
+		}
+		got := math.Abs(products / squares)
+		if independent := got < 5/math.Sqrt(draws)+.01; independent != n.correlationFolds() {
+			t.Errorf("jitter %v, correlation %s: autocorrelation %.3f, correlationFolds is %t", n.Jitter, n.DelayCorrelation, got, n.correlationFolds())
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (n Netem) Warnings() []string {
 		warn("jitter %s lets packets overtake each other above about %s packets per second (1/jitter), which TCP takes for loss",
 			FormatDuration(n.Jitter), strconv.FormatFloat(max(1, math.Round(1/n.Jitter.Seconds())), 'f', -1, 64))
 	}
-	if n.DelayCorrelation > 0 {
+	if n.correlationFolds() {
 		warn("delay correlation %s has hardly an effect: netem folds the correlated 32-bit number into the range of the jitter", n.DelayCorrelation)
 	}
 	if n.Corrupt > 0 {
@@ -52,6 +52,18 @@ func (n Netem) Warnings() []string {
 		}
 	}
 	return w
+}
+
+// correlationFolds reports whether netem's delays come out independent in spite of
+// their correlation: they are taken modulo a table's length, or twice the jitter in
+// nanoseconds (tabledist in net/sched/sch_netem.c), and the part of each number that
+// is new, (1-rho)*2^32, is wider than that.
+func (n Netem) correlationFolds() bool {
+	modulus := 2 * float64(n.Jitter)
+	if n.Distribution != "" && n.Distribution != Uniform {
+		modulus = tableSize
+	}
+	return n.DelayCorrelation > 0 && n.Jitter > 0 && modulus < float64(math.MaxUint32-n.DelayCorrelation.Fraction())
 }
 
 // short is a share of 0..100 % with two significant digits.
