@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"net/netip"
 
@@ -100,7 +101,7 @@ func (a *app) targetResolve() *cobra.Command {
 				return err
 			}
 			return a.emit(answer{kind: "target", data: viewTarget(t), table: func(w io.Writer, s style) {
-				io.WriteString(w, s.bold(t.Name)+"\n")
+				fmt.Fprintln(w, s.bold(t.Name))
 				pairs(w, s, [][2]string{
 					{"address", endText(t.Address)},
 					{"proxy", endText(t.Proxy)},

@@ -98,7 +98,7 @@ func write(dir, name string, fill func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(f.Name())
+			_ = os.Remove(f.Name()) // The error before it is the one to tell.
 		}
 	}()
 	b := bufio.NewWriter(f)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"netemd/internal/experiment"
@@ -18,13 +19,16 @@ import (
 //go:embed compare.html
 var pageSource string
 
-var page = template.Must(template.New("compare").Funcs(template.FuncMap{
-	"time":    Time,
-	"percent": Percent,
-	"class":   class,
-	"whole":   whole,
-	"errors":  func(r experiment.Row) string { return Errors(r.Summary) },
-}).Parse(pageSource))
+// page is parsed at its first use, since most commands have none.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("compare").Funcs(template.FuncMap{
+		"time":    Time,
+		"percent": Percent,
+		"class":   class,
+		"whole":   whole,
+		"errors":  func(r experiment.Row) string { return Errors(r.Summary) },
+	}).Parse(pageSource))
+})
 
 // spaced finds a number and its unit.
 var spaced = regexp.MustCompile(`(\d) (ms|s|%)(\W|$)`)
@@ -98,7 +102,7 @@ func WriteHTML(w io.Writer, c experiment.Comparison) error {
 	for _, r := range c.Rows {
 		d.Causes = append(d.Causes, causesOf(r, shown))
 	}
-	return page.Execute(w, d)
+	return page().Execute(w, d)
 }
 
 func drawn(class string, p plot, cs []curve) plotData {
