@@ -23,7 +23,11 @@
 // namespace's name still stands, and let go of it otherwise.
 //
 // Below Linux 6.6, which has no tcx, programs hang on clsact with cls_bpf. Those
-// outlive a killed process, open by then; Sweep removes them.
+// outlive a killed process, open by then; Sweep removes them. Adding clsact to a
+// device, and deleting it, stops the device for a moment and loses what is sent then
+// (qdisc_graft in net/sched/sch_api.c deactivates it; seen: 2 to 10 packets at 1000
+// packets in 100 ms). Where a clsact is there already, and on tcx, arming loses
+// nothing.
 //
 // Everything here needs CAP_NET_ADMIN, CAP_BPF and, for another namespace,
 // CAP_SYS_ADMIN.
