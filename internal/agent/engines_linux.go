@@ -14,6 +14,7 @@ import (
 	"netemd/internal/engine/stream"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
+	"netemd/internal/feature/try"
 	"netemd/internal/lab"
 	"netemd/internal/lease"
 	"netemd/internal/target"
@@ -22,7 +23,7 @@ import (
 // features tries what the kernel can do, and says which engine auto takes.
 func features(ctx context.Context) feature.Report {
 	r := feature.Report{Kernel: release(), Features: []feature.Feature{
-		feature.Netem(ctx), feature.TCX(ctx), feature.CLSBPF(ctx), feature.TUN(ctx), feature.TPBTF(ctx),
+		try.Netem(ctx), try.TCX(ctx), try.CLSBPF(ctx), try.TUN(ctx), try.TPBTF(ctx),
 	}}
 	switch {
 	case works(r, "sch_netem"):

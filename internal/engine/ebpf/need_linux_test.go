@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"netemd/internal/feature"
+	"netemd/internal/feature/try"
 	"netemd/internal/testenv"
 )
 
@@ -12,7 +13,7 @@ import (
 func needTCX(t testing.TB) {
 	t.Helper()
 	testenv.Root(t)
-	if f := feature.TCX(context.Background()); f.State != feature.Yes {
+	if f := try.TCX(context.Background()); f.State != feature.Yes {
 		t.Skipf("needs tcx (Linux 6.6): %s", f.Detail)
 	}
 }

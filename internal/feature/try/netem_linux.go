@@ -1,4 +1,4 @@
-package feature
+package try
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/feature"
 	"netemd/qdisc"
 )
 
@@ -19,10 +20,10 @@ import (
 // namespace that ends with the try, it adds a netem root to the loopback, reads it
 // back and deletes it. Modules that are loaded, or not, say nothing: netem may be
 // built in, or loaded by the try itself. It needs root.
-func Netem(ctx context.Context) Feature {
+func Netem(ctx context.Context) feature.Feature {
 	f := tried(ctx, "sch_netem", "sch_netem", tryNetem)
 	release := kernelRelease()
-	if f.State == No {
+	if f.State == feature.No {
 		f.Hint = netemHint("/", release)
 	}
 	f.Detail = fmt.Sprintf("%s (Linux %s)", f.Detail, release)

@@ -1,4 +1,4 @@
-package feature
+package try
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"netemd/internal/feature"
 )
 
 // loopback is the index of lo, the first device of every namespace.
@@ -19,7 +21,7 @@ const loopback = 1
 
 // TCX tries to hang a program on a tcx hook, as the ebpf engine does. It needs
 // root.
-func TCX(ctx context.Context) Feature {
+func TCX(ctx context.Context) feature.Feature {
 	return tried(ctx, "tcx", "Linux 6.6 or later; without it the ebpf engine uses clsact and cls_bpf", func() (string, error) {
 		prog, err := passing()
 		if err != nil {
@@ -38,7 +40,7 @@ func TCX(ctx context.Context) Feature {
 
 // CLSBPF tries to hang a program on clsact, as the ebpf engine does on kernels
 // without tcx. It needs root.
-func CLSBPF(ctx context.Context) Feature {
+func CLSBPF(ctx context.Context) feature.Feature {
 	return tried(ctx, "cls_bpf", "the modules sch_ingress and cls_bpf (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF)", func() (string, error) {
 		prog, err := passing()
 		if err != nil {
@@ -66,7 +68,7 @@ func CLSBPF(ctx context.Context) Feature {
 
 // TUN tries to make a TAP, through which the ebpf engine queues packets. It needs
 // root.
-func TUN(ctx context.Context) Feature {
+func TUN(ctx context.Context) feature.Feature {
 	return tried(ctx, "tun", "the module tun (CONFIG_TUN) and /dev/net/tun: modprobe tun", func() (string, error) {
 		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -99,10 +101,10 @@ func passing() (*ebpf.Program, error) {
 
 // tried runs try in a namespace without a name, which ends with its thread and
 // takes along what try made there.
-func tried(ctx context.Context, name, needs string, try func() (string, error)) Feature {
-	f := Feature{Name: name}
+func tried(ctx context.Context, name, needs string, try func() (string, error)) feature.Feature {
+	f := feature.Feature{Name: name}
 	if err := context.Cause(ctx); err != nil {
-		f.State, f.Detail = Inconclusive, err.Error()
+		f.State, f.Detail = feature.Inconclusive, err.Error()
 		return f
 	}
 	entered := false
@@ -117,12 +119,12 @@ func tried(ctx context.Context, name, needs string, try func() (string, error)) 
 	})
 	switch {
 	case err == nil:
-		f.State = Yes
+		f.State = feature.Yes
 	case !entered, errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		f.State, f.Detail = Inconclusive, err.Error()
+		f.State, f.Detail = feature.Inconclusive, err.Error()
 		f.Hint = "run as root, or with CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_BPF"
 	default:
-		f.State, f.Detail = No, err.Error()
+		f.State, f.Detail = feature.No, err.Error()
 		f.Hint = "needs " + needs
 	}
 	return f

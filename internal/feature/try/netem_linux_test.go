@@ -1,4 +1,4 @@
-package feature
+package try
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"netemd/internal/feature"
 	"netemd/internal/testenv"
 )
 
@@ -15,21 +16,21 @@ func TestNetem(t *testing.T) {
 	if f.Name != "sch_netem" || !strings.Contains(f.Detail, kernelRelease()) {
 		t.Errorf("%+v does not name the kernel", f)
 	}
-	if f.State != Yes && f.Hint == "" {
+	if f.State != feature.Yes && f.Hint == "" {
 		t.Errorf("%s without a hint", f.State)
 	}
 	if os.Geteuid() != 0 {
-		if f.State != Inconclusive {
+		if f.State != feature.Inconclusive {
 			t.Errorf("without root: %s, want inconclusive", f.State)
 		}
 		return
 	}
 	switch {
-	case os.Getenv("NETEMD_TEST_NETEM") != "" && f.State != Yes:
+	case os.Getenv("NETEMD_TEST_NETEM") != "" && f.State != feature.Yes:
 		t.Errorf("a kernel with sch_netem: %+v", f)
-	case f.State == No && !strings.Contains(f.Detail, "Specified qdisc kind is unknown"):
+	case f.State == feature.No && !strings.Contains(f.Detail, "Specified qdisc kind is unknown"):
 		t.Errorf("the kernel's own word is missing: %+v", f)
-	case f.State == Inconclusive:
+	case f.State == feature.Inconclusive:
 		t.Errorf("as root: %+v", f)
 	}
 }
@@ -37,7 +38,7 @@ func TestNetem(t *testing.T) {
 // The answer is the one that a test which needs netem gets.
 func TestNetemAgrees(t *testing.T) {
 	testenv.Netem(t)
-	if f := Netem(t.Context()); f.State != Yes {
+	if f := Netem(t.Context()); f.State != feature.Yes {
 		t.Errorf("%+v", f)
 	}
 }

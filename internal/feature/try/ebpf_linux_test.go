@@ -1,4 +1,4 @@
-package feature
+package try
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/feature"
 	"netemd/internal/testenv"
 )
 
@@ -27,18 +28,18 @@ func TestTries(t *testing.T) {
 		return names
 	}
 	before := devices()
-	for _, try := range []func(context.Context) Feature{TCX, CLSBPF, TUN} {
+	for _, try := range []func(context.Context) feature.Feature{TCX, CLSBPF, TUN} {
 		f := try(context.Background())
 		t.Logf("%+v", f)
-		if f.State == Inconclusive {
+		if f.State == feature.Inconclusive {
 			t.Errorf("%s: inconclusive as root: %s", f.Name, f.Detail)
 		}
-		if f.Detail == "" || (f.State == Yes) != (f.Hint == "") {
+		if f.Detail == "" || (f.State == feature.Yes) != (f.Hint == "") {
 			t.Errorf("%s: %s without detail, or with a wrong hint: %+v", f.Name, f.State, f)
 		}
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if f := try(ended); f.State != Inconclusive {
+		if f := try(ended); f.State != feature.Inconclusive {
 			t.Errorf("%s: %s with an ended context", f.Name, f.State)
 		}
 	}
@@ -51,12 +52,12 @@ func TestTriedSaysWhy(t *testing.T) {
 	testenv.Root(t)
 	for _, tt := range []struct {
 		err  error
-		want State
+		want feature.State
 	}{
-		{nil, Yes},
-		{unix.EPERM, Inconclusive},
-		{unix.ENOENT, No},
-		{errors.ErrUnsupported, No},
+		{nil, feature.Yes},
+		{unix.EPERM, feature.Inconclusive},
+		{unix.ENOENT, feature.No},
+		{errors.ErrUnsupported, feature.No},
 	} {
 		f := tried(context.Background(), "thing", "more", func() (string, error) { return "done", tt.err })
 		if f.State != tt.want {
