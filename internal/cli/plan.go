@@ -12,10 +12,14 @@ import (
 	"netemd/qdisc"
 )
 
+// placeSeparator stands between the places of a plan.
+const placeSeparator = "; "
+
 // planView is a dry run as JSON.
 type planView struct {
-	Engine     fault.Engine    `json:"engine"`
-	Placement  []string        `json:"placement"`
+	Engine fault.Engine `json:"engine"`
+	// Placement is one phrase for each place, joined by "; ".
+	Placement  string          `json:"placement"`
 	Direction  fault.Direction `json:"direction"`
 	Operations []operation     `json:"operations"`
 	Warnings   []string        `json:"warnings"`
@@ -50,7 +54,7 @@ func (a *app) planFault(spec fault.Spec) error {
 	return a.emit(answer{kind: "plan", data: p, table: func(w io.Writer, s style) {
 		fmt.Fprintf(w, "plan: %s (nothing was changed)\n", s.bold(words(spec)))
 		rows := [][2]string{{"engine", string(p.Engine)}}
-		for _, place := range p.Placement {
+		for place := range strings.SplitSeq(p.Placement, placeSeparator) {
 			rows = append(rows, [2]string{"placement", place})
 		}
 		for _, o := range p.Operations {
@@ -82,7 +86,7 @@ func builtinTarget(name string) (target.Target, error) {
 func plan(spec fault.Spec, t target.Target) (planView, error) {
 	n := spec.Packet.Normalize()
 	p := planView{
-		Engine: spec.Engine, Direction: directionOf(spec), Placement: []string{}, Operations: []operation{}, Warnings: []string{},
+		Engine: spec.Engine, Direction: directionOf(spec), Operations: []operation{}, Warnings: []string{},
 	}
 	if p.Engine == "" {
 		p.Engine = fault.Auto
@@ -91,8 +95,9 @@ func plan(spec fault.Spec, t target.Target) (planView, error) {
 	if err != nil {
 		return planView{}, err
 	}
+	var phrases []string
 	for _, place := range placesOf(t, p.Direction) {
-		p.Placement = append(p.Placement, fmt.Sprintf("%v (one-way, %s, passes per round trip %d)", place, place.Hook, passes(place)))
+		phrases = append(phrases, fmt.Sprintf("%v (one-way, %s, passes per round trip %d)", place, place.Hook, passes(place)))
 		o := operation{
 			TC:    fmt.Sprintf("tc qdisc replace dev %s root netem %s", place.Device, n.TC()),
 			Netns: place.Namespace, Device: place.Device, OptionsHex: hex.EncodeToString(options),
@@ -102,6 +107,7 @@ func plan(spec fault.Spec, t target.Target) (planView, error) {
 		}
 		p.Operations = append(p.Operations, o)
 	}
+	p.Placement = strings.Join(phrases, placeSeparator)
 	p.Warnings = append(p.Warnings, n.Warnings()...)
 	p.Warnings = append(p.Warnings, planWarnings(p.Engine, n)...)
 	return p, nil

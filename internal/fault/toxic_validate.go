@@ -144,7 +144,7 @@ func (c *check) duration(field string, d, least, step time.Duration) {
 	switch {
 	case c.foreign(field, d != 0, text):
 	case d < least || d > maxToxicTime:
-		c.refuse(field, text, fmt.Sprintf("a time from %v to %s, such as 300ms", least, hours(maxToxicTime)))
+		c.refuse(field, text, fmt.Sprintf("a time from %v to %s, such as 300ms", least, qdisc.FormatDuration(maxToxicTime)))
 	case d%step != 0:
 		below := d - d%step
 		c.refuse(field, text, fmt.Sprintf("a multiple of %s, such as ", qdisc.FormatDuration(step))+

@@ -2,9 +2,7 @@ package fault
 
 import (
 	"errors"
-	"fmt"
 	"strings"
-	"time"
 
 	"netemd/qdisc"
 )
@@ -35,7 +33,7 @@ func (s Spec) Validate() error {
 		errs = append(errs, s.validateToxics()...)
 	}
 	if s.TTL != 0 && (s.TTL < MinTTL || s.TTL > MaxTTL) {
-		refuse("ttl", s.TTL.String(), fmt.Sprintf("a time from %v to %v, such as 10m", MinTTL, hours(MaxTTL)))
+		refuse("ttl", qdisc.FormatDuration(s.TTL), "a time from "+qdisc.FormatDuration(MinTTL)+" to "+qdisc.FormatDuration(MaxTTL)+", such as 10m")
 	}
 	if len(s.RequestID) > 128 {
 		refuse("request_id", "", "at most 128 bytes")
@@ -83,8 +81,6 @@ func (t Toxic) Key() string {
 	}
 	return string(t.Kind) + "_" + string(stream)
 }
-
-func hours(d time.Duration) string { return fmt.Sprintf("%.0fh", d.Hours()) }
 
 func validName(s string) bool {
 	if s == "" || len(s) > 64 || strings.Contains(s, "..") {
