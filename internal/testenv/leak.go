@@ -42,8 +42,8 @@ func snapshot() resources {
 	return resources{descriptors: descriptors(), namespaces: namespaces()}
 }
 
-// leaks says what is there now and was not there before.
-func (before resources) leaks(ignore []goleak.Option) error {
+// leaks says what is there now and was not there when r was taken.
+func (r resources) leaks(ignore []goleak.Option) error {
 	var errs []error
 	if err := goleak.Find(ignore...); err != nil {
 		errs = append(errs, err)
@@ -51,7 +51,7 @@ func (before resources) leaks(ignore []goleak.Option) error {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		runtime.GC() // finalizers close what has no other end
 		now := snapshot()
-		found := now.since(before)
+		found := now.since(r)
 		if len(found) == 0 {
 			break
 		}
