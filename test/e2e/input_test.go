@@ -37,7 +37,7 @@ func TestBadInput(t *testing.T) {
 		{"clear f99", 1, "f99"},
 		{"change f99 --loss 1%", 1, "f99"},
 		{"lab up nope", 1, "known: pg"},
-		{"probe pg --target pg -n 0", 2, "-n"},
+		{"probe pg --target pg -n 0", 2, "from 1 to"},
 		{"toxic latency --latency 5 --target pg", 2, "latency"},
 		{"frobnicate", 2, "loss"},
 	} {

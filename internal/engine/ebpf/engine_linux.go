@@ -118,11 +118,11 @@ func (e *Engine) set(ctx context.Context, p target.Place, n qdisc.Netem, deadlin
 			return err
 		}
 		err = pl.set(ctx, n, until)
-		if !pl.disarmed() {
-			return err
+		again := errors.Is(err, errDisarmed)
+		if again || pl.disarmed() {
+			e.forget(pl)
 		}
-		e.forget(pl)
-		if !errors.Is(err, errDisarmed) {
+		if !again {
 			return err
 		}
 		// Somebody took the device or the program away: arm anew, once.
