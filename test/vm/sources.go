@@ -133,7 +133,7 @@ func oneLine(text, suite, origin string) []source {
 // deb822 reads the stanza format of *.sources.
 func deb822(text, suite, origin string) []source {
 	var found []source
-	for _, para := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n") {
+	for para := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n") {
 		fields := map[string]string{}
 		var order []string
 		last := ""
