@@ -57,7 +57,7 @@ func (a *attacher) attach(namespace string, index int, hook target.Hook, prog *e
 			return &tcx{link: l, prog: prog}, nil
 		case gone(err):
 			return nil, fmt.Errorf("attach to tcx %s: %w (%w)", hook, fs.ErrNotExist, err)
-		case !errors.Is(err, errors.ErrUnsupported):
+		case !errors.Is(err, ebpf.ErrNotSupported):
 			return nil, fmt.Errorf("attach to tcx %s: %w", hook, err)
 		}
 	}

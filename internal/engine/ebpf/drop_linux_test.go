@@ -73,23 +73,25 @@ func TestSameSeedSameLoss(t *testing.T) {
 		l, e := newLab(t), newEngine(t, cfg)
 		l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
 		f := l.newFlow(t, client4, server4, 0, port)
+		sent := uint64(fewer(2000))
 		run := func(n qdisc.Netem) map[uint64]bool {
-			if err := e.Set(ctx, l.place, n, in(time.Minute)); err != nil {
-				t.Fatal(err)
+			for range 10 {
+				set(t, e, l.place, n)
+				f.next = 0
+				got := f.burst(int(sent))
+				st, err := e.Read(ctx, l.place)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Clear(ctx, l.place); err != nil {
+					t.Fatal(err)
+				}
+				if st.Counters.Opened == 0 {
+					return got
+				}
 			}
-			f.next = 0
-			got := f.burst(2000)
-			st, err := e.Read(ctx, l.place)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if st.Counters.Opened > 0 {
-				t.Skip("the heartbeat was late on a busy machine")
-			}
-			if err := e.Clear(ctx, l.place); err != nil {
-				t.Fatal(err)
-			}
-			return got
+			t.Skip("the heartbeat was late again and again on a busy machine")
+			return nil
 		}
 		for _, rho := range []qdisc.Percent{0, 25} {
 			a := run(qdisc.Netem{Loss: 20, LossCorrelation: rho, Seed: 1})
@@ -104,7 +106,7 @@ func TestSameSeedSameLoss(t *testing.T) {
 			// netem's own arithmetic: 20 % with 25 % gives fewer than 20 %.
 			var lost int
 			state := uint64(splitmix(^uint64(1)) >> 32)
-			for i := range uint64(2000) {
+			for i := range sent {
 				draw := splitmix(1+(i+1)*goldenGamma) >> 32
 				if r := uint64(rho.Fraction()); r > 0 {
 					draw = (draw*(1<<32-(r+1)) + state*(r+1)) >> 32
@@ -117,8 +119,8 @@ func TestSameSeedSameLoss(t *testing.T) {
 					}
 				}
 			}
-			if len(a) != 2000-lost {
-				t.Errorf("correlation %v: %d arrived, want %d", rho, len(a), 2000-lost)
+			if len(a) != int(sent)-lost {
+				t.Errorf("correlation %v: %d arrived, want %d", rho, len(a), int(sent)-lost)
 			}
 		}
 	})
@@ -277,7 +279,7 @@ func TestSetUnderTraffic(t *testing.T) {
 				}
 			}
 		}()
-		const sent = 5000
+		sent := fewer(5000)
 		got := len(f.burst(sent))
 		close(stop)
 		if n := <-changes; n < 20 {
@@ -333,21 +335,21 @@ func TestDeadline(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
 	f := l.newFlow(t, client4, server4, 0, port)
-	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 100, Seed: 3}, in(300*time.Millisecond)); err != nil {
+	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 100, Seed: 3}, in(slower(400*time.Millisecond))); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(f.burst(100)); got != 0 {
 		t.Errorf("%d arrived before the deadline", got)
 	}
 	// The same again only moves the deadline.
-	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 100}, in(slower(400*time.Millisecond))); err != nil {
+	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 100}, in(slower(200*time.Millisecond))); err != nil {
 		t.Fatal(err)
 	}
 	st, err := e.Read(ctx, l.place)
 	if err != nil || st.Netem.Seed != 3 || st.Counters.Lost != 100 {
 		t.Errorf("read after renewal: %+v, %v", st, err)
 	}
-	time.Sleep(slower(500 * time.Millisecond))
+	time.Sleep(slower(300 * time.Millisecond))
 	if got := len(f.burst(100)); got != 100 {
 		t.Errorf("%d of 100 arrived after the deadline", got)
 	}

@@ -9,6 +9,8 @@ import (
 	"netemd/internal/testenv"
 )
 
+func hasTCX() bool { return try.TCX(context.Background()).State == feature.Yes }
+
 // needTCX skips a test where the kernel has no tcx, which came with Linux 6.6.
 func needTCX(t testing.TB) {
 	t.Helper()

@@ -48,8 +48,7 @@ func onPort(p target.Place) target.Place {
 	return p
 }
 
-// set sets n at p, and checks at the end of the test that no packet passed because
-// the engine was late, or says that one did.
+// set sets n at p.
 func set(t testing.TB, e *Engine, p target.Place, n qdisc.Netem) {
 	t.Helper()
 	if err := e.Set(ctx, p, n, in(time.Minute)); err != nil {
@@ -57,18 +56,35 @@ func set(t testing.TB, e *Engine, p target.Place, n qdisc.Netem) {
 	}
 }
 
-// counters are those of the fault at p. A test that counts exactly cannot do so on
-// a machine that kept the engine waiting for 50 ms, and is skipped.
+// counters are those of the fault at p.
 func counters(t testing.TB, e *Engine, p target.Place) fault.Counters {
 	t.Helper()
 	st, err := e.Read(ctx, p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Counters.Opened > 0 {
-		t.Skipf("the engine was late, so %d packets passed", st.Counters.Opened)
-	}
 	return st.Counters
+}
+
+// steady sets n at p and runs traffic, again when packets passed because the machine
+// kept the engine waiting for 50 ms, and skips the test when it never does otherwise.
+func steady(t testing.TB, e *Engine, p target.Place, n qdisc.Netem, run func() []arrival) ([]arrival, fault.Counters) {
+	t.Helper()
+	opened := uint64(0)
+	for range 5 {
+		if err := e.Clear(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		set(t, e, p, n)
+		got := run()
+		c := counters(t, e, p)
+		if c.Opened == 0 {
+			return got, c
+		}
+		opened += c.Opened
+	}
+	t.Skipf("the machine kept the engine waiting again and again: %d packets passed", opened)
+	return nil, fault.Counters{}
 }
 
 func TestDelay(t *testing.T) {
@@ -83,9 +99,10 @@ func TestDelay(t *testing.T) {
 				for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
 					f := l.newFlow(t, way.client, way.server, 0, port)
 					for _, d := range []time.Duration{20 * ms, 50 * ms} {
-						set(t, e, p, qdisc.Netem{Delay: d})
-						f.send(100, 200, ms)
-						got := f.collect(100)
+						got, c := steady(t, e, p, qdisc.Netem{Delay: d}, func() []arrival {
+							f.send(100, 200, ms)
+							return f.collect(100)
+						})
 						if len(got) != 100 {
 							t.Errorf("delay %s: %d of 100 arrived", d, len(got))
 						}
@@ -93,7 +110,7 @@ func TestDelay(t *testing.T) {
 						if least(got) < d || quick(got) > d+slower(2*ms) {
 							t.Errorf("delay %s: from %s, first decile %s", d, least(got), quick(got))
 						}
-						if c := counters(t, e, p); c.Seen != c.Delayed || c.Seen == 0 || c.Seen%100 != 0 {
+						if c.Seen != 100 || c.Delayed != 100 {
 							t.Errorf("delay %s: %+v", d, c)
 						}
 					}
@@ -115,9 +132,10 @@ func TestJitterOvertakes(t *testing.T) {
 	p := onPort(l.place)
 	f := l.newFlow(t, client4, server4, 0, port)
 	for _, shape := range []qdisc.Distribution{qdisc.Uniform, qdisc.Normal} {
-		set(t, e, p, qdisc.Netem{Delay: 30 * ms, Jitter: 10 * ms, Distribution: shape})
-		f.send(1000, 64, 200*time.Microsecond)
-		got := f.collect(1000)
+		got, _ := steady(t, e, p, qdisc.Netem{Delay: 30 * ms, Jitter: 10 * ms, Distribution: shape}, func() []arrival {
+			f.send(1000, 64, 100*time.Microsecond)
+			return f.collect(1000)
+		})
 		if len(got) != 1000 {
 			t.Errorf("%s: %d of 1000 arrived", shape, len(got))
 		}
@@ -138,16 +156,16 @@ func TestDuplicate(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	p := onPort(l.place)
 	f := l.newFlow(t, client4, server4, 0, port)
-	set(t, e, p, qdisc.Netem{Duplicate: 10, Seed: 4})
-	const sent = 5000
-	f.send(sent, 64, 20*time.Microsecond)
-	got := f.drain(150 * ms)
+	sent := fewer(5000)
+	got, c := steady(t, e, p, qdisc.Netem{Duplicate: 10, Seed: 4}, func() []arrival {
+		f.send(sent, 64, 20*time.Microsecond)
+		return f.drain(150 * ms)
+	})
 	times := map[uint64]int{}
 	for _, a := range got {
 		times[a.number]++
 	}
-	c := counters(t, e, p)
-	if len(times) != sent || len(got) != sent+int(c.Duplicated) || c.Seen != sent {
+	if len(times) != sent || len(got) != sent+int(c.Duplicated) || int(c.Seen) != sent {
 		t.Errorf("%d arrived, %d different ones, of %d; %+v", len(got), len(times), sent, c)
 	}
 	within(t, "duplicated", int(c.Duplicated), sent, .1)
@@ -157,12 +175,12 @@ func TestLossInTheQueue(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	p := onPort(l.place)
 	f := l.newFlow(t, client4, server4, 0, port)
-	set(t, e, p, qdisc.Netem{Loss: 20, Delay: 5 * ms, Seed: 4})
-	const sent = 5000
-	f.send(sent, 64, 20*time.Microsecond)
-	got := f.drain(150 * ms)
-	c := counters(t, e, p)
-	if c.Seen != sent || int(c.Lost) != sent-len(got) || c.Overflow != 0 {
+	sent := fewer(5000)
+	got, c := steady(t, e, p, qdisc.Netem{Loss: 20, Delay: 5 * ms, Seed: 4}, func() []arrival {
+		f.send(sent, 64, 20*time.Microsecond)
+		return f.drain(150 * ms)
+	})
+	if int(c.Seen) != sent || int(c.Lost) != sent-len(got) || c.Overflow != 0 {
 		t.Errorf("%d of %d arrived; %+v", len(got), sent, c)
 	}
 	within(t, "lost", int(c.Lost), sent, .2)
@@ -173,28 +191,30 @@ func TestReorder(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	p := onPort(l.place)
 	f := l.newFlow(t, client4, server4, 0, port)
-	const sent = 2000
-	set(t, e, p, qdisc.Netem{Delay: 40 * ms, Reorder: 25, Seed: 4})
-	f.send(sent, 64, 100*time.Microsecond)
-	got := f.collect(sent)
+	sent := fewer(2000)
+	got, c := steady(t, e, p, qdisc.Netem{Delay: 40 * ms, Reorder: 25, Seed: 4}, func() []arrival {
+		f.send(sent, 64, 100*time.Microsecond)
+		return f.collect(sent)
+	})
 	early := 0
 	for _, a := range got {
 		if a.delay() < 40*ms {
 			early++
 		}
 	}
-	c := counters(t, e, p)
 	// A busy machine may hold a packet up for as long as the delay.
-	if len(got) != sent || early > int(c.Reordered) || early < int(c.Reordered)*9/10 || c.Delayed+c.Reordered != sent {
+	if len(got) != sent || early > int(c.Reordered) || early < int(c.Reordered)*9/10 || int(c.Delayed+c.Reordered) != sent {
 		t.Errorf("%d of %d arrived, %d early; %+v", len(got), sent, early, c)
 	}
 	within(t, "reordered", int(c.Reordered), sent, .25)
 
-	set(t, e, p, qdisc.Netem{Delay: 40 * ms, Reorder: 100, Gap: 5})
-	f.next = 0
-	f.send(100, 64, 100*time.Microsecond)
+	got, _ = steady(t, e, p, qdisc.Netem{Delay: 40 * ms, Reorder: 100, Gap: 5}, func() []arrival {
+		f.next = 0
+		f.send(100, 64, 100*time.Microsecond)
+		return f.collect(100)
+	})
 	early = 0
-	for _, a := range f.collect(100) {
+	for _, a := range got {
 		if a.delay() < 40*ms {
 			early++
 			if a.number%5 != 4 {
@@ -214,11 +234,11 @@ func TestCorrupt(t *testing.T) {
 	p := onPort(l.place)
 	for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
 		f := l.newFlow(t, way.client, way.server, 0, port)
-		set(t, e, p, qdisc.Netem{Corrupt: 30, Seed: 4})
-		const sent = 3000
-		f.send(sent, 500, 20*time.Microsecond)
-		got := f.drain(150 * ms)
-		c := counters(t, e, p)
+		sent := fewer(3000)
+		got, c := steady(t, e, p, qdisc.Netem{Corrupt: 30, Seed: 4}, func() []arrival {
+			f.send(sent, 500, 20*time.Microsecond)
+			return f.drain(150 * ms)
+		})
 		within(t, "corrupted", int(c.Corrupted), sent, .3)
 		// A flipped bit in the source's hardware address or in a field that no checksum
 		// covers, such as the traffic class, does no harm: fewer than 15 of 562 bytes.
@@ -236,10 +256,11 @@ func TestLimit(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	p := onPort(l.place)
 	f := l.newFlow(t, client4, server4, 0, port)
-	set(t, e, p, qdisc.Netem{Delay: 300 * ms, Limit: 50})
-	f.send(200, 64, 100*time.Microsecond)
-	got := f.collect(50)
-	if c := counters(t, e, p); len(got) != 50 || c.Overflow != 150 || c.Lost != 0 {
+	got, c := steady(t, e, p, qdisc.Netem{Delay: slower(300 * ms), Limit: 50}, func() []arrival {
+		f.send(200, 64, 100*time.Microsecond)
+		return f.collect(50)
+	})
+	if len(got) != 50 || c.Overflow != 150 || c.Lost != 0 {
 		t.Errorf("%d arrived; %+v", len(got), c)
 	}
 }
@@ -253,6 +274,9 @@ func TestQueueUnderTraffic(t *testing.T) {
 			p := onPort(l.place)
 			if hook == target.Ingress {
 				p = onPort(l.at(t, l.server, target.Ingress))
+			}
+			if !hasTCX() { // adding clsact loses packets, which is stated
+				set(t, e, p, qdisc.Netem{})
 			}
 			f := l.newFlow(t, client4, server4, 0, port)
 			stop, ended := make(chan struct{}), make(chan struct{})
@@ -277,10 +301,11 @@ func TestQueueUnderTraffic(t *testing.T) {
 					}
 					if err != nil {
 						t.Error(err)
+						return
 					}
 				}
 			}()
-			const sent = 5000
+			sent := fewer(5000)
 			f.send(sent, 64, 50*time.Microsecond)
 			close(stop)
 			<-ended
@@ -348,11 +373,14 @@ func TestTwoQueuesOnOneHook(t *testing.T) {
 				b := onPort(a)
 				f := l.newFlow(t, client4, server4, 0, port)
 				for _, order := range [][]target.Place{{a, b}, {b, a}} {
-					for _, p := range order {
-						set(t, e, p, qdisc.Netem{Delay: 30 * ms})
+					got, _ := steady(t, e, order[1], qdisc.Netem{Delay: 30 * ms}, func() []arrival {
+						set(t, e, order[0], qdisc.Netem{Delay: 30 * ms})
+						f.send(100, 64, ms)
+						return f.collect(100)
+					})
+					if counters(t, e, order[0]).Opened > 0 {
+						t.Skip("the machine kept the engine waiting")
 					}
-					f.send(100, 64, ms)
-					got := f.collect(100)
 					if len(got) != 100 || least(got) < 60*ms || quick(got) > 60*ms+slower(4*ms) {
 						t.Errorf("%d of 100 arrived, from %s, first decile %s, want 60ms", len(got), least(got), quick(got))
 					}
