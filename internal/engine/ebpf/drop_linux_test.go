@@ -43,18 +43,18 @@ func TestLoss(t *testing.T) {
 		}
 		const sent = 10000
 		got := len(f.burst(sent))
-		within(t, "lost", sent-got, sent, 0.2)
 		st, err := e.Read(ctx, l.place)
 		if err != nil {
 			t.Fatal(err)
 		}
 		opened := st.Counters.Opened
+		if opened > sent/2 {
+			t.Skipf("the machine kept the engine waiting: %d packets passed", opened)
+		}
+		within(t, "lost", sent-got, sent-int(opened), 0.2)
 		want := fault.Status{Netem: n.Normalize(), Counters: fault.Counters{Seen: sent, Lost: sent - uint64(got), Opened: opened}}
 		if diff := cmp.Diff(want, st); diff != "" {
 			t.Errorf("read (-want +got):\n%s", diff)
-		}
-		if opened > 0 {
-			t.Logf("the heartbeat was late: %d packets opened", opened)
 		}
 		if err := e.Clear(ctx, l.place); err != nil {
 			t.Fatal(err)

@@ -30,6 +30,7 @@ type loop struct {
 	iov         [2]unix.Iovec
 	last        int64 // the last beat
 	looked      int64
+	rush        int  // short sleeps in a row
 	refused     bool // a refused frame was logged
 }
 
