@@ -7,11 +7,9 @@ import (
 	"testing"
 )
 
-// TestBadInput holds the exit codes and that each error is one line (and a hint)
+// testBadInput holds the exit codes and that each error is one line (and a hint)
 // that says what is allowed or known.
-func TestBadInput(t *testing.T) {
-	a := start(t)
-	a.must("lab", "up", "pg")
+func testBadInput(t *testing.T, a agent) {
 	for _, tt := range []struct {
 		args string
 		code int

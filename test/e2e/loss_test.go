@@ -40,11 +40,37 @@ func engines() []string {
 	return []string{"ebpf"}
 }
 
-// TestLoss is the main job: PostgreSQL, 20 % packet loss, the long tail and the
-// reasons for it, on each engine.
-func TestLoss(t *testing.T) {
+// TestLab is everything that one lab is enough for; each part begins and ends
+// without a fault.
+func TestLab(t *testing.T) {
 	a := start(t)
 	a.must("lab", "up", "pg")
+	for _, part := range []struct {
+		name string
+		test func(*testing.T, agent)
+	}{
+		{"bad input", testBadInput},
+		{"auto", testAuto},
+		{"neutral wire", testNeutralWire},
+		{"loss", testLoss},
+		{"delay", testDelay},
+		{"time to live", testTTL},
+		{"toxic", testToxic},
+		{"two clients", testTwoClients},
+		{"not allowed", testNotAllowed},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			a := *a
+			a.t = t
+			part.test(t, a)
+			a.must("clear", "--all")
+		})
+	}
+}
+
+// testLoss is the main job: PostgreSQL, 20 % packet loss, the long tail and the
+// reasons for it, on each engine.
+func testLoss(t *testing.T, a agent) {
 	for _, engine := range engines() {
 		t.Run(engine, func(t *testing.T) {
 			a.must("loss", "20%", "--target", "pg", "--engine", engine)
@@ -84,12 +110,10 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestNeutralWire checks that the wire carries a neutral netem from the start, that
+// testNeutralWire checks that the wire carries a neutral netem from the start, that
 // a fault changes that very qdisc and that clearing leaves it: no add, no delete.
-func TestNeutralWire(t *testing.T) {
+func testNeutralWire(t *testing.T, a agent) {
 	testenv.Netem(t)
-	a := start(t)
-	a.must("lab", "up", "pg")
 	root := func() string {
 		for line := range strings.Lines(in(t, "netem-pg-wire", "tc", "qdisc", "show", "dev", "server").stdout) {
 			return strings.TrimSpace(line)
@@ -108,20 +132,28 @@ func TestNeutralWire(t *testing.T) {
 			t.Errorf("root under the fault: %q, want %q in it", faulty, want)
 		}
 	}
-	a.must("change", "f1", "--loss", "0%")
+	a.must("change", id(t, a), "--loss", "0%")
 	if got := root(); strings.Contains(got, "loss") || !strings.Contains(got, "delay 50ms") {
 		t.Errorf("root after loss 0%%: %q, want the delay alone", got)
 	}
-	a.must("clear", "f1")
+	a.must("clear", id(t, a))
 	if got := root(); got != neutral || handle(got) != handle(faulty) {
 		t.Errorf("root after clear: %q, want %q", got, neutral)
 	}
 }
 
-// TestDelay measures a delay of 40 ms each way on the engine that auto takes.
-func TestDelay(t *testing.T) {
-	a := start(t)
-	a.must("lab", "up", "pg")
+// id is that of the only fault.
+func id(t *testing.T, a agent) string {
+	t.Helper()
+	list := data[faultList](t, a.must("list", "-o", "json"), "faults")
+	if len(list.Faults) != 1 {
+		t.Fatalf("list: %+v, want one fault", list)
+	}
+	return list.Faults[0].ID
+}
+
+// testDelay measures a delay of 40 ms each way on the engine that auto takes.
+func testDelay(t *testing.T, a agent) {
 	a.must("delay", "40ms", "--target", "pg", "--direction", "both")
 	s := data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", "12", "-o", "json"), "probe")
 	// The handshake and at least four turns: five round trips of 80 ms.
@@ -133,16 +165,19 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestTTL checks that a fault ends by itself, and that its flow is whole then.
-func TestTTL(t *testing.T) {
-	a := start(t)
-	a.must("lab", "up", "pg")
-	a.must("partition", "--target", "pg", "--ttl", "2s")
+// testTTL checks that a fault ends by itself, and that its flow is whole then.
+func testTTL(t *testing.T, a agent) {
+	ttl := 3 * time.Second
+	if os.Getenv("NETEMD_TEST_VM") != "" { // where a program takes seconds to start
+		ttl *= 5
+	}
+	began := time.Now()
+	a.must("partition", "--target", "pg", "--ttl", ttl.String())
 	s := data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", "1", "--timeout", "1s", "-o", "json"), "probe")
 	if s.Errors["timeout"] != 1 {
 		t.Errorf("in a partition: %+v, want a timeout", s)
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(time.Until(began.Add(ttl + time.Second)))
 	s = data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", "5", "-o", "json"), "probe")
 	if s.OK != 5 {
 		t.Errorf("after the time to live: %+v, want 5 good calls", s)
@@ -152,10 +187,8 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TestToxic checks the stream layer: the proxy delays, and clearing ends it.
-func TestToxic(t *testing.T) {
-	a := start(t)
-	a.must("lab", "up", "pg")
+// testToxic checks the stream layer: the proxy delays, and clearing ends it.
+func testToxic(t *testing.T, a agent) {
 	a.must("toxic", "latency", "--latency", "100ms", "--target", "pg")
 	s := data[summary](t, a.must("probe", "pg", "--target", "pg", "--layer", "proxy", "-n", "8", "-o", "json"), "probe")
 	if s.OK != 8 || s.P50 == nil || *s.P50 < 400 {

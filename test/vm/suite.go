@@ -23,6 +23,8 @@ type Suite struct {
 	Run string
 	// Limit ends the package in the short run.
 	Limit time.Duration
+	// Programs are what the tests run, beside the test program: folders of commands.
+	Programs []string
 }
 
 // Suites are the packages that behave differently on a kernel with sch_netem, or
@@ -35,26 +37,38 @@ var Suites = []Suite{
 	{Package: "internal/evidence", Limit: 3 * time.Minute},
 	{Package: "internal/feature/try", Limit: 2 * time.Minute},
 	{Package: "internal/lab", Limit: 4 * time.Minute},
-	{Package: "test/e2e", Limit: 8 * time.Minute},
+	{Package: "test/e2e", Limit: 8 * time.Minute, Programs: []string{"cmd/netemd", "cmd/netemctl"}},
 }
 
 // slug is the suite's name in file names.
 func (s Suite) slug() string { return strings.ReplaceAll(s.Package, "/", "-") }
 
-// Compile builds the suite's test program into dir.
+// Compile builds the suite's test program, and the programs that it runs, into dir.
 func (s Suite) Compile(ctx context.Context, root, dir string) error {
+	for _, p := range s.Programs {
+		if err := goBuild(ctx, root, "build", "-o", dir+"/", "./"+p); err != nil {
+			return err
+		}
+	}
 	prog := filepath.Join(dir, s.slug()+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", prog, "./"+s.Package)
+	if err := goBuild(ctx, root, "test", "-c", "-o", prog, "./"+s.Package); err != nil {
+		return err
+	}
+	if _, err := os.Stat(prog); err != nil {
+		return fmt.Errorf("./%s has no tests", s.Package)
+	}
+	return nil
+}
+
+// goBuild runs the go command in root.
+func goBuild(ctx context.Context, root string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	if cred, ok := invoker(); ok { // or root's files get into the user's build cache
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go test -c ./%s: %w\n%s", s.Package, err, out)
-	}
-	if _, err := os.Stat(prog); err != nil {
-		return fmt.Errorf("./%s has no tests: %s", s.Package, out)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil
 }
