@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ type attachment interface {
 // attacher puts programs on devices: on tcx, or on clsact where the kernel has no
 // tcx. It must be called in the device's namespace.
 type attacher struct {
-	mu sync.Mutex
+	mu  sync.Mutex
+	log *slog.Logger
 	// legacy forces clsact.
 	legacy bool
 	// made are the devices whose clsact this engine made.
@@ -157,6 +159,10 @@ func (a *attacher) attachFilter(namespace string, index int, hook target.Hook, p
 	if err != nil {
 		err = fmt.Errorf("add cls_bpf filter: %w", err)
 		return nil, errors.Join(err, a.release(at))
+	}
+	if f.Priority > 1 {
+		a.log.Warn("ebpf: a filter of another kind comes first and may keep packets from the engine",
+			"namespace", namespace, "device", index, "hook", hook, "priority", f.Priority)
 	}
 	return &filter{a: a, namespace: namespace, netns: netns, filter: f, prog: prog}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -28,9 +29,13 @@ const (
 const verdictNext = -1
 
 // markOwn in the upper half of a mark says that a packet comes out of a queue of
-// ours, on ingress; the lower half is the rank of the place. The classifier of
-// that place clears it, so it is never seen by the stack.
-const markOwn = 0x4e450000
+// ours; the next 8 bits tell the engines of different agents apart. On ingress the
+// lowest 8 bits are the place's rank; the classifier of that place clears the mark,
+// so the stack never sees it.
+const (
+	markOwn = 0x4e450000
+	maxRank = 0xff
+)
 
 // The classifier's registers and stack.
 const (
@@ -60,6 +65,8 @@ type classifier struct {
 	// with a higher rank comes first. Packets that come out of the queue of rank r
 	// have passed all programs of rank r and above.
 	group, rank uint32
+	// mark is that of this engine's packets, without a rank.
+	mark uint32
 }
 
 // sequence assembles instructions, with labels.
@@ -235,7 +242,8 @@ const (
 )
 
 // ownCookie passes packets that come out of a queue at this hook whose place
-// stands at or behind this one.
+// stands at or behind this one. What comes out of another agent's queue is left
+// alone, or two of them would hand it to each other for ever.
 func (c *classifier) ownCookie(s *sequence) {
 	var h hub
 	s.add(
@@ -248,11 +256,18 @@ func (c *classifier) ownCookie(s *sequence) {
 		asm.LoadMapPtr(asm.R1, c.sockets.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackCookie),
 		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "foreign"),
+		asm.JEq.Imm(asm.R0, 0, "unknown"),
 		asm.LoadMem(asm.R1, asm.R0, 4, asm.Word),
 		asm.JNE.Imm(asm.R1, int32(c.group), "foreign"),
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.JLE.Imm(asm.R1, int32(c.rank), "pass"),
+		asm.Ja.Label("foreign"),
+	)
+	s.at("unknown")
+	s.add(
+		asm.LoadMem(asm.R1, rSkb, skbMark, asm.Word),
+		asm.RSh.Imm(asm.R1, 16),
+		asm.JEq.Imm(asm.R1, markOwn>>16, "pass"),
 	)
 	s.at("foreign")
 }
@@ -265,7 +280,11 @@ func (c *classifier) ownMark(s *sequence) {
 		asm.Mov.Reg(asm.R2, asm.R1),
 		asm.RSh.Imm(asm.R2, 16),
 		asm.JNE.Imm(asm.R2, markOwn>>16, "foreign"),
-		asm.And.Imm(asm.R1, 0xffff),
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.And.Imm(asm.R2, maxRank),
+		asm.JEq.Imm(asm.R2, 0, "foreign"), // it left an egress queue, and is back on ingress
+		asm.Sub.Imm(asm.R1, int32(c.mark)),
+		asm.JGT.Imm(asm.R1, maxRank, "pass"), // another agent's, which clears it
 		asm.JGT.Imm(asm.R1, int32(c.rank), "foreign"),
 		asm.JNE.Imm(asm.R1, int32(c.rank), "pass"),
 		asm.Mov.Imm(asm.R1, 0),
@@ -282,9 +301,9 @@ func (c *classifier) ownMark(s *sequence) {
 
 // returner is the program on the ingress of a queue's TAP: what the queue writes
 // there goes to the ingress of device, marked as ours.
-func returner(device int, rank uint32) asm.Instructions {
+func returner(device int, mark uint32) asm.Instructions {
 	return asm.Instructions{
-		asm.Mov.Imm(asm.R2, int32(markOwn|rank)),
+		asm.Mov.Imm(asm.R2, int32(mark)),
 		asm.StoreMem(asm.R1, skbMark, asm.R2, asm.Word),
 		asm.Mov.Imm(asm.R1, int32(device)),
 		asm.Mov.Imm(asm.R2, unix.BPF_F_INGRESS),
@@ -491,14 +510,7 @@ func (c *classifier) matchTransport(s *sequence, f target.Flow, ports bool) {
 // portProtocols begin with source and destination port, 16 bits each.
 var portProtocols = []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP, unix.IPPROTO_DCCP, unix.IPPROTO_UDPLITE}
 
-func hasPorts(protocol uint8) bool {
-	for _, p := range portProtocols {
-		if p == protocol {
-			return true
-		}
-	}
-	return false
-}
+func hasPorts(protocol uint8) bool { return slices.Contains(portProtocols, protocol) }
 
 // matchPrefix compares the address at stack with p, word by word.
 func matchPrefix(s *sequence, stack int16, p netip.Prefix) {

@@ -161,7 +161,11 @@ func TestFlowSelection(t *testing.T) {
 			if err := e.Set(ctx, p, qdisc.Netem{Loss: 100}, in(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
-			defer e.Clear(ctx, p)
+			defer func() {
+				if err := e.Clear(ctx, p); err != nil {
+					t.Error(err)
+				}
+			}()
 			for _, way := range []struct {
 				name           string
 				client, server string

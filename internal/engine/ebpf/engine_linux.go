@@ -36,6 +36,8 @@ type Engine struct {
 	sockets *ebpf.Map // socket cookie -> group<<32 | rank
 	heart   *heart
 	attach  attacher
+	// mark tells packets of this engine's queues from those of another agent's.
+	mark uint32
 
 	// mu guards what follows, not the places themselves.
 	mu     sync.Mutex
@@ -78,6 +80,7 @@ func New(cfg Config) (*Engine, error) {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	e.attach.log = e.log
 	var err error
 	if e.hub, err = newShared[hub]("netemd_hub"); err != nil {
 		return nil, fmt.Errorf("ebpf engine: %w", err)
@@ -88,6 +91,16 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		e.hub.Close()
 		return nil, fmt.Errorf("ebpf engine: create map netemd_sockets: %w", err)
+	}
+	info, err := e.hub.Info()
+	if err != nil {
+		e.sockets.Close()
+		e.hub.Close()
+		return nil, fmt.Errorf("ebpf engine: %w", err)
+	}
+	// The kernel numbers maps one after another, so two agents differ.
+	if id, ok := info.ID(); ok {
+		e.mark = markOwn | uint32(id)&0xff<<8
 	}
 	e.heart = newHeart(&e.hub.at.beat)
 	return e, nil

@@ -30,7 +30,6 @@ type loop struct {
 	iov         [2]unix.Iovec
 	last        int64 // the last beat
 	looked      int64
-	rush        int  // short sleeps in a row
 	refused     bool // a refused frame was logged
 }
 
@@ -99,7 +98,7 @@ func (l *loop) look(t int64) {
 	l.looked = t
 	id, err := identify(l.place.Namespace)
 	if err != nil || id != l.netns || l.out.gone() {
-		l.queue.lost.Store(true)
+		l.lost.Store(true)
 	}
 }
 
@@ -117,7 +116,7 @@ func (l *loop) read() bool {
 		r, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(l.tap.fd), uintptr(unsafe.Pointer(&l.iov)), 2)
 		if errno != 0 {
 			if errno == unix.EBADFD || errno == unix.EIO {
-				l.queue.lost.Store(true) // somebody deleted the TAP
+				l.lost.Store(true) // somebody deleted the TAP
 			}
 			return errno == unix.EINTR
 		}

@@ -29,11 +29,11 @@ type socket struct {
 // mmsghdr is struct mmsghdr of sendmmsg(2).
 type mmsghdr struct {
 	unix.Msghdr
-	sent uint32
+	_ uint32 // bytes sent
 }
 
 // newSocket opens it in the calling thread's namespace.
-func newSocket(index int) (*socket, error) {
+func newSocket(index int, mark uint32) (*socket, error) {
 	// Protocol 0 receives nothing.
 	num, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -44,13 +44,16 @@ func newSocket(index int) (*socket, error) {
 		s.msgs[i].Iov = &s.iov[i]
 		s.msgs[i].SetIovlen(1)
 	}
-	if err := s.setUp(index); err != nil {
+	if err := s.setUp(index, mark); err != nil {
 		return nil, errors.Join(fmt.Errorf("packet socket: %w", err), s.close())
 	}
 	return s, nil
 }
 
-func (s *socket) setUp(index int) error {
+func (s *socket) setUp(index int, mark uint32) error {
+	if err := unix.SetsockoptInt(s.num, unix.SOL_SOCKET, unix.SO_MARK, int(mark)); err != nil {
+		return err
+	}
 	if err := unix.SetsockoptInt(s.num, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
 		return err
 	}

@@ -140,6 +140,7 @@ func (pl *place) arm(ctx context.Context) error {
 		c := classifier{
 			hub: pl.e.hub.Map, page: page.Map, sockets: pl.e.sockets,
 			flow: pl.at.Flow, hook: pl.at.Hook, header: pl.header, group: pl.hook.id, rank: pl.rank,
+			mark: pl.e.mark,
 		}
 		ins, err := c.program()
 		if err != nil {

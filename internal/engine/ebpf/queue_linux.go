@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -94,8 +95,8 @@ func (pl *place) openQueue(ctx context.Context) error {
 	var undo []func() error
 	q.release = func() error {
 		var errs []error
-		for i := len(undo) - 1; i >= 0; i-- {
-			errs = append(errs, undo[i]())
+		for _, f := range slices.Backward(undo) {
+			errs = append(errs, f())
 		}
 		undo = nil
 		return errors.Join(errs...)
@@ -137,7 +138,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 
 // sendThroughSocket sends to the device, with a socket that the program knows.
 func (pl *place) sendThroughSocket(q *queue, undo *[]func() error) error {
-	s, err := newSocket(pl.at.Index)
+	s, err := newSocket(pl.at.Index, pl.e.mark)
 	if err != nil {
 		return err
 	}
@@ -158,10 +159,10 @@ func (pl *place) sendThroughSocket(q *queue, undo *[]func() error) error {
 // returnThroughTAP writes to the TAP, from where a program takes it to the device's
 // ingress.
 func (pl *place) returnThroughTAP(q *queue, undo *[]func() error) error {
-	if pl.rank > 0xffff {
-		return fmt.Errorf("more than %d places at one ingress: %w", 0xffff, errors.ErrUnsupported)
+	if pl.rank > maxRank {
+		return fmt.Errorf("more than %d places at one ingress: %w", maxRank, errors.ErrUnsupported)
 	}
-	prog, err := loadProgram("netemd_return", returner(pl.at.Index, pl.rank))
+	prog, err := loadProgram("netemd_return", returner(pl.at.Index, pl.e.mark|pl.rank))
 	if err != nil {
 		return err
 	}

@@ -400,6 +400,30 @@ func TestTwoQueuesOnOneHook(t *testing.T) {
 	}
 }
 
+// Two agents at one hook: no packet is handed to and fro, and none is lost.
+func TestTwoEngines(t *testing.T) {
+	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
+		t.Run(string(hook), func(t *testing.T) {
+			both(t, func(t *testing.T, cfg Config) {
+				l, a, b := newLab(t), newEngine(t, cfg), newEngine(t, cfg)
+				p := onPort(l.place)
+				if hook == target.Ingress {
+					p = onPort(l.at(t, l.server, target.Ingress))
+				}
+				f := l.newFlow(t, client4, server4, 0, port)
+				got, c := steady(t, a, p, qdisc.Netem{Delay: 30 * ms}, func() []arrival {
+					set(t, b, p, qdisc.Netem{Delay: 30 * ms})
+					f.send(100, 64, ms)
+					return f.collect(100)
+				})
+				if d := counters(t, b, p); len(got) != 100 || c.Seen > 100 || d.Seen > 100 || least(got) < 30*ms {
+					t.Errorf("%d of 100 arrived, from %s; one engine %+v, the other %+v", len(got), least(got), c, d)
+				}
+			})
+		})
+	}
+}
+
 // The namespace goes although a queue is open in it: nothing keeps it.
 func TestQueueLetsGo(t *testing.T) {
 	for _, what := range []string{"device", "namespace"} {

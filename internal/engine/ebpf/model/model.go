@@ -106,9 +106,7 @@ func (m *Model) enqueue(v *Verdict, now int64, size, queued int, original bool) 
 	// The copy takes the whole way once more, but is not copied again; it comes
 	// first, and without the flipped bit.
 	if count > 1 {
-		before := v.Count
 		m.enqueue(v, now, size, queued, false)
-		queued += v.Count - before
 	}
 	if c.Bit >= 0 {
 		v.Corrupted++
