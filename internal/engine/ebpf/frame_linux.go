@@ -9,38 +9,46 @@ import (
 // header, or a super-packet, and virtio_net_hdr.
 const maxFrame = vnetHeader + 14 + 8 + math.MaxUint16 + 1
 
-// smallFrame holds what fits a usual MTU. Two sizes of buffers keep 100,000 waiting
-// packets from taking 64 KB each.
+// smallFrame holds what fits a usual MTU.
 const smallFrame = 2048
+
+// sizes are those of buffers: 100,000 waiting packets shall not take 64 KB each, nor
+// small ones 2 KB.
+var sizes = [...]int{256, smallFrame, maxFrame}
 
 // pool keeps buffers for one thread, so that packets cost no allocation. It grows
 // as far as the queue does, which is bounded.
-type pool struct{ small, large [][]byte }
+type pool [len(sizes)][][]byte
 
 // get returns a buffer for n bytes.
 func (p *pool) get(n int) []byte {
-	free, size := &p.small, smallFrame
-	if n > smallFrame {
-		free, size = &p.large, maxFrame
-	}
+	i := class(n)
+	free := &p[i]
 	if k := len(*free); k > 0 {
 		b := (*free)[k-1]
 		*free = (*free)[:k-1]
 		return b[:n]
 	}
-	return make([]byte, n, size)
+	return make([]byte, n, sizes[i])
 }
 
 func (p *pool) put(b []byte) {
-	if cap(b) == smallFrame {
-		p.small = append(p.small, b[:0])
-	} else {
-		p.large = append(p.large, b[:0])
-	}
+	free := &p[class(cap(b))]
+	*free = append(*free, b[:0])
 }
 
 // trim gives the memory back.
 func (p *pool) trim() { *p = pool{} }
+
+// class is the smallest size that holds n bytes.
+func class(n int) int {
+	for i, size := range sizes {
+		if n <= size {
+			return i
+		}
+	}
+	return len(sizes) - 1
+}
 
 // packet is a frame, with its virtio_net_hdr, that waits.
 type packet struct {

@@ -19,7 +19,7 @@ type loop struct {
 	*queue
 	pool    pool
 	waiting timeline
-	bytes   int // of the waiting frames
+	bytes   int // of the waiting frames' buffers
 	order   uint64
 	// ready[:count] are due, and taken off waiting.
 	ready   [batch][]byte
@@ -130,15 +130,17 @@ func (l *loop) read() bool {
 			copy(big[len(b):], l.rest)
 			l.pool.put(b)
 			b = big
-		case n <= smallFrame && cap(b) != smallFrame:
+		case class(n) < class(cap(b)):
 			small := l.pool.get(n)
 			copy(small, b)
 			l.pool.put(b)
 			b = small
 		}
 		b = b[:n]
-		// Frames come in flocks of a size.
-		l.spare = l.pool.get(max(smallFrame, n))
+		l.spare = nil
+		if n > smallFrame { // frames come in flocks of a size
+			l.spare = l.pool.get(maxFrame)
+		}
 		l.frame(now(), b)
 	}
 	return true
@@ -166,7 +168,7 @@ func (l *loop) frame(t int64, b []byte) {
 		if c.Bit >= 0 && flip(f, c.Bit) {
 			l.corrupted.Add(1)
 		}
-		if l.bytes+len(f) > maxQueued {
+		if l.bytes+cap(f) > maxQueued {
 			l.overflow.Add(1)
 			l.pool.put(f)
 			continue
@@ -176,7 +178,7 @@ func (l *loop) frame(t int64, b []byte) {
 			p.due = math.MinInt64
 		}
 		l.order++
-		l.bytes += len(f)
+		l.bytes += cap(f)
 		l.waiting.push(p)
 	}
 }
@@ -199,7 +201,7 @@ func (l *loop) flush(t int64) {
 		}
 		n, err := l.out.send(l.ready[:l.count])
 		for _, f := range l.ready[:n] {
-			l.bytes -= len(f)
+			l.bytes -= cap(f)
 			l.pool.put(f)
 		}
 		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
@@ -223,7 +225,7 @@ func (l *loop) flush(t int64) {
 
 func (l *loop) drop(frame []byte) {
 	l.overflow.Add(1)
-	l.bytes -= len(frame)
+	l.bytes -= cap(frame)
 	l.pool.put(frame)
 }
 

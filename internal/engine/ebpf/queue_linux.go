@@ -21,7 +21,8 @@ import (
 
 // Bounds of a queue.
 const (
-	// maxQueued is how many bytes wait at most, whatever the limit in packets.
+	// maxQueued is how many bytes of buffers wait at most, whatever the limit in
+	// packets.
 	maxQueued = 256 << 20
 	// lateLimit is how late a packet is still sent. What a stalled process finds
 	// later than that is dropped, and counted as overflow: by now it has been sent
