@@ -45,7 +45,7 @@ or no packet matched it.`,
 	cmd.Flags().StringVar(&out, "out", "", "write result.json, report.html and samples.jsonl to this `DIR`")
 	cmd.RunE = a.do(func(cmd *cobra.Command, _ []string) error {
 		if f.patch == (qdisc.Patch{}) || f.patch == (qdisc.Patch{Seed: f.patch.Seed, Limit: f.patch.Limit}) {
-			f.patch.Loss = ref(compareLoss)
+			f.patch.Loss = new(compareLoss)
 		}
 		spec, err := f.spec()
 		if err != nil {

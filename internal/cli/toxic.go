@@ -35,21 +35,19 @@ func viewToxic(t fault.Toxic) toxicView {
 	}
 	switch t.Kind {
 	case fault.Latency:
-		v.LatencyNS, v.JitterNS = ref(int64(t.Latency)), ref(int64(t.Jitter))
+		v.LatencyNS, v.JitterNS = new(int64(t.Latency)), new(int64(t.Jitter))
 	case fault.Timeout, fault.ResetPeer:
-		v.TimeoutNS = ref(int64(t.Timeout))
+		v.TimeoutNS = new(int64(t.Timeout))
 	case fault.LimitData:
-		v.Bytes = ref(uint64(t.Bytes))
+		v.Bytes = new(uint64(t.Bytes))
 	case fault.Bandwidth:
-		v.Rate = ref(uint64(t.Rate))
+		v.Rate = new(uint64(t.Rate))
 	case fault.Slicer:
-		v.AverageSize, v.SizeVariation = ref(uint64(t.AverageSize)), ref(uint64(t.SizeVariation))
-		v.DelayNS = ref(int64(t.Delay))
+		v.AverageSize, v.SizeVariation = new(uint64(t.AverageSize)), new(uint64(t.SizeVariation))
+		v.DelayNS = new(int64(t.Delay))
 	}
 	return v
 }
-
-func ref[T any](v T) *T { return &v }
 
 // toxicWords says a toxic in one phrase.
 func toxicWords(t fault.Toxic) string {

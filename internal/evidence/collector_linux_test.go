@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -253,7 +254,7 @@ func TestCollector(t *testing.T) {
 			}
 			if test.atLeast {
 				for _, w := range test.want {
-					if !contains(got, w) {
+					if !slices.Contains(got, w) {
 						t.Errorf("retransmissions %v lack %v", got, w)
 					}
 				}
@@ -269,15 +270,6 @@ func TestCollector(t *testing.T) {
 			}
 		})
 	}
-}
-
-func contains[T comparable](list []T, v T) bool {
-	for _, x := range list {
-		if x == v {
-			return true
-		}
-	}
-	return false
 }
 
 func (p pair) counters(t *testing.T) Counters {
@@ -322,7 +314,7 @@ func TestLostRecords(t *testing.T) {
 			}
 			fds = append(fds, fd)
 			if err := unix.Connect(fd, &unix.SockaddrInet4{Port: 9, Addr: server4.Addr().As4()}); err != unix.EINPROGRESS {
-				return fmt.Errorf("connect: %v", err)
+				return fmt.Errorf("connect: %w", err)
 			}
 		}
 		return nil

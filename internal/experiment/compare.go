@@ -131,10 +131,10 @@ func (r *run) packet(ctx context.Context) error {
 	}
 	c := last.Counters
 	row := Row{
-		Engine: f.Engine, Fault: r.plan.Asked, FaultID: f.ID, State: last.State, Counters: ref(Counters(c)),
+		Engine: f.Engine, Fault: r.plan.Asked, FaultID: f.ID, State: last.State, Counters: new(Counters(c)),
 	}
 	if packet.Loss > 0 {
-		row.Loss = ref(MeasureLoss(packet.Loss, c.Seen, c.Lost))
+		row.Loss = new(MeasureLoss(packet.Loss, c.Seen, c.Lost))
 	}
 	r.judge(last, row.Loss, releaseErr)
 	r.add(LayerPacket, res, took, row)

@@ -36,8 +36,8 @@ func MeasureLoss(asked qdisc.Percent, seen, lost uint64) Loss {
 	n, p := float64(seen), float64(lost)/float64(seen)
 	centre := (p + z*z/(2*n)) / (1 + z*z/n)
 	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
-	l.Measured = ref(100 * p)
-	l.Low, l.High = ref(100*max(0, centre-half)), ref(100*min(1, centre+half))
+	l.Measured = new(100 * p)
+	l.Low, l.High = new(100*max(0, centre-half)), new(100*min(1, centre+half))
 	// At the ends the formula is exact but for its rounding.
 	if lost == 0 {
 		*l.Low = 0
@@ -60,5 +60,3 @@ func (l Loss) NoEffect() bool {
 	return l.Asked > 0 && l.Lost == 0 && l.Seen > 0 &&
 		math.Pow(1-float64(l.Asked)/100, float64(l.Seen)) < 1e-6
 }
-
-func ref[T any](v T) *T { return &v }

@@ -14,8 +14,8 @@ import (
 // whole milliseconds (but whole microseconds between slices) and whole KB/s of
 // 1000 bytes.
 const (
-	toxicMillis   = time.Millisecond
-	toxicMicros   = time.Microsecond
+	toxicStep     = time.Millisecond
+	toxicPause    = time.Microsecond
 	toxicRate     = qdisc.Rate(1000)
 	maxToxicTime  = MaxTTL
 	maxToxicRate  = 100_000_000 * toxicRate
@@ -76,12 +76,12 @@ func (t Toxic) Validate() error {
 	c := check{kind: t.Kind, used: used}
 	c.stream(t.Stream)
 	c.toxicity(t.Toxicity)
-	c.duration("latency", t.Latency, toxicMillis, toxicMillis)
-	c.duration("jitter", t.Jitter, 0, toxicMillis)
+	c.duration("latency", t.Latency, toxicStep, toxicStep)
+	c.duration("jitter", t.Jitter, 0, toxicStep)
 	if slices.Contains(used, "jitter") && t.Jitter > t.Latency {
 		c.refuse("jitter", qdisc.FormatDuration(t.Jitter), fmt.Sprintf("at most the latency, %s", qdisc.FormatDuration(t.Latency)))
 	}
-	c.duration("timeout", t.Timeout, 0, toxicMillis)
+	c.duration("timeout", t.Timeout, 0, toxicStep)
 	c.bytes("bytes", t.Bytes, 1, qdisc.MaxBytes)
 	c.rate("rate", t.Rate)
 	c.bytes("average_size", t.AverageSize, 1, maxSliceSize)
@@ -89,7 +89,7 @@ func (t Toxic) Validate() error {
 	// variation of the average or more, half a chunk may be no shorter than the
 	// whole, and the proxy would not end.
 	c.bytes("size_variation", t.SizeVariation, 0, max(t.AverageSize, 1)-1)
-	c.duration("delay", t.Delay, 0, toxicMicros)
+	c.duration("delay", t.Delay, 0, toxicPause)
 	return errors.Join(c.errs...)
 }
 

@@ -74,8 +74,8 @@ func New(c Config) (*Manager, error) {
 // realPath follows the links in a path of which the end may not exist yet. One folder
 // must have one name, since the name is the mark on what belongs to it.
 func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil || path == "/" {
-		return real
+	if at, err := filepath.EvalSymlinks(path); err == nil || path == "/" {
+		return at
 	}
 	return filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
 }

@@ -164,7 +164,10 @@ func (m *Manager) wait(ctx context.Context, rec *serviceRecord, gone <-chan erro
 		}
 		select {
 		case end := <-gone:
-			return fmt.Errorf("ended before it was ready: %v%s", end, logTail(rec.Log))
+			if end == nil {
+				end = errors.New("exit status 0")
+			}
+			return fmt.Errorf("ended before it was ready: %w%s", end, logTail(rec.Log))
 		case <-ctx.Done():
 			return fmt.Errorf("%w (last: %w)%s", context.Cause(ctx), err, logTail(rec.Log))
 		case <-tick.C:

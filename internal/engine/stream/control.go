@@ -69,7 +69,7 @@ func (c control) call(ctx context.Context, method, path string, in, out any) err
 	switch {
 	case err == nil:
 		return nil
-	case context.Cause(limited) == error(stuck):
+	case errors.Is(context.Cause(limited), stuck):
 		return stuck
 	case limited.Err() != nil:
 		return fmt.Errorf("proxy control: %s on %s: %w", name, c.socket, context.Cause(limited))

@@ -33,8 +33,11 @@ func wantToxics(t *testing.T, p *process, want ...fault.Toxic) {
 // cleared is for eventually: nil once p has no toxics and forwards.
 func cleared(p *process) error {
 	got, err := New(Config{}).Read(context.Background(), p.socket)
-	if err != nil || len(got) > 0 {
-		return fmt.Errorf("%v, %v", got, err)
+	if err != nil {
+		return err
+	}
+	if len(got) > 0 {
+		return fmt.Errorf("toxics %v", got)
 	}
 	c, err := net.Dial("tcp", p.address)
 	if err != nil {
