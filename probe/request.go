@@ -41,6 +41,9 @@ const (
 	MaxCount           = 1_000_000
 	DefaultConcurrency = 4
 	MaxConcurrency     = 1000
+	DefaultPace        = 60 * time.Millisecond
+	NoPace             = time.Duration(-1)
+	MaxPace            = time.Minute
 	DefaultTimeout     = 5 * time.Second
 	MinTimeout         = time.Millisecond
 	MaxTimeout         = 10 * time.Minute
@@ -60,6 +63,9 @@ func (r Request) WithDefaults() Request {
 	}
 	if r.Concurrency == 0 {
 		r.Concurrency = DefaultConcurrency
+	}
+	if r.Pace == 0 {
+		r.Pace = DefaultPace
 	}
 	if r.Timeout == 0 {
 		r.Timeout = DefaultTimeout
@@ -81,6 +87,7 @@ func (r Request) Validate() error {
 	refuse(r.Layer != LayerDirect && r.Layer != LayerProxy, "layer", r.Layer, "direct or proxy")
 	refuse(r.Count < 1 || r.Count > MaxCount, "count", strconv.Itoa(r.Count), "a number from 1 to 1000000")
 	refuse(r.Concurrency < 1 || r.Concurrency > MaxConcurrency, "concurrency", strconv.Itoa(r.Concurrency), "a number from 1 to 1000")
+	refuse(r.Pace < 0 && r.Pace != NoPace || r.Pace > MaxPace, "pace", r.Pace.String(), "a duration from 0s to 1m, such as 60ms")
 	refuse(r.Timeout < MinTimeout || r.Timeout > MaxTimeout, "timeout", r.Timeout.String(), "a duration from 1ms to 10m, such as 5s")
 	return errors.Join(errs...)
 }

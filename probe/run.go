@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // errBudget is the cause of a call's end when its budget is used up.
@@ -16,8 +17,8 @@ type Caller interface {
 }
 
 // Run makes r.Count calls with r.Concurrency workers, each of which starts its
-// next call when its last one has ended (a closed loop), and gives every call the
-// budget r.Timeout. each, which may be nil, is told of every sample as it is
+// next call when its last one has ended (a closed loop) and r.Pace has passed since
+// the last start of any, and gives every call the budget r.Timeout. each, which may be nil, is told of every sample as it is
 // taken, one at a time.
 //
 // When ctx ends, Run starts no more calls and returns the samples that it has,
@@ -32,21 +33,30 @@ func Run(ctx context.Context, c Caller, r Request, each func(done, count int, s 
 		mu      sync.Mutex
 		wg      sync.WaitGroup
 		next    int
+		start   = time.Now()
 		done    int
 		results = make([]*Sample, r.Count)
 	)
-	take := func() (seq int, ok bool) {
+	// take gives the next call away, and the time until it may start.
+	take := func() (seq int, wait time.Duration, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		if next == r.Count || ctx.Err() != nil {
-			return 0, false
+			return 0, 0, false
 		}
 		next++
-		return next - 1, true
+		if wait = time.Until(start); wait < 0 || r.Pace == NoPace {
+			start, wait = time.Now(), 0
+		}
+		start = start.Add(r.Pace)
+		return next - 1, wait, true
 	}
 	for range min(r.Concurrency, r.Count) {
 		wg.Go(func() {
-			for seq, ok := take(); ok; seq, ok = take() {
+			for seq, wait, ok := take(); ok; seq, wait, ok = take() {
+				if !rest(ctx, wait) {
+					return
+				}
 				call, cancel := context.WithTimeoutCause(ctx, r.Timeout, errBudget)
 				s := c.Call(call, seq)
 				cutOff := s.Class != OK && errors.Is(call.Err(), context.Canceled)
@@ -75,4 +85,19 @@ func Run(ctx context.Context, c Caller, r Request, each func(done, count int, s 
 		return samples, context.Cause(ctx)
 	}
 	return samples, nil
+}
+
+// rest waits, and reports whether ctx has not ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

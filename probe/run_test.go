@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -75,4 +76,40 @@ func TestRunRefuses(t *testing.T) {
 	if _, err := Run(t.Context(), nil, Request{Count: -1}, nil); !errors.Is(err, ErrRequest) {
 		t.Errorf("error %v, want ErrRequest", err)
 	}
+}
+
+// starts records when each call began.
+type starts struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (s *starts) Call(_ context.Context, seq int) Sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = append(s.at, time.Now())
+	return Sample{Seq: seq, Class: OK}
+}
+
+func TestPaceSpacesTheStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s starts
+		r := Request{Target: "pg", Count: 20, Concurrency: 4, Pace: 50 * time.Millisecond}
+		if _, err := Run(t.Context(), &s, r, nil); err != nil {
+			t.Fatal(err)
+		}
+		for i := range s.at[1:] {
+			if gap := s.at[i+1].Sub(s.at[i]); gap != 50*time.Millisecond {
+				t.Errorf("calls %d and %d start %v apart, want 50ms", i, i+1, gap)
+			}
+		}
+		began := time.Now()
+		r.Pace = NoPace
+		if _, err := Run(t.Context(), &s, r, nil); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("without a pace 20 calls that take no time took %v", took)
+		}
+	})
 }

@@ -153,6 +153,10 @@ type Request struct {
 	Count int
 	// Concurrency, 1..1000; default 4.
 	Concurrency int
+	// Pace is the least time between the starts of two calls, so that the calls
+	// measure the path and not how many connections a second this machine can make.
+	// Up to 1 min; default 60 ms, NoPace for none.
+	Pace time.Duration
 	// Timeout is the budget of one call, connect and query together. 1 ms..10 min;
 	// default 5 s.
 	Timeout time.Duration

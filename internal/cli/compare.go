@@ -118,7 +118,7 @@ func comparePlan(ctx context.Context, agent Agent, spec fault.Spec, calls callFl
 	}
 	p := experiment.Plan{
 		Target: spec.Target, Packet: *spec.Packet, Direction: directionOf(spec), Engine: spec.Engine, Probe: probe.KindPostgres,
-		Count: calls.count, Concurrency: calls.concurrency, Timeout: calls.timeout, Proxy: t.Proxy.IsValid(), Asked: words(spec),
+		Count: calls.count, Concurrency: calls.concurrency, Pace: calls.spacing(), Timeout: calls.timeout, Proxy: t.Proxy.IsValid(), Asked: words(spec),
 		Environment: experiment.Environment{
 			Kernel: v.Kernel, AgentVersion: v.Version, ClientVersion: version.String(), GoVersion: v.GoVersion,
 			Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),

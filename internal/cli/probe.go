@@ -10,6 +10,7 @@ import (
 
 	"netemd/internal/report"
 	"netemd/probe"
+	"netemd/qdisc"
 )
 
 func (a *app) probe() *cobra.Command {
@@ -21,15 +22,25 @@ func (a *app) probe() *cobra.Command {
 // callFlags say how many calls are made.
 type callFlags struct {
 	count, concurrency int
-	timeout            time.Duration
+	pace, timeout      time.Duration
 }
 
 func (c *callFlags) add(flags *pflag.FlagSet) {
-	c.count, c.concurrency, c.timeout = probe.DefaultCount, probe.DefaultConcurrency, probe.DefaultTimeout
+	c.count, c.concurrency = probe.DefaultCount, probe.DefaultConcurrency
+	c.pace, c.timeout = probe.DefaultPace, probe.DefaultTimeout
 	number := func(n int) string { return fmt.Sprint(n) }
 	flags.VarP(typed(&c.count, "N", integer(1, probe.MaxCount), number), "count", "n", "number of calls")
 	flags.Var(typed(&c.concurrency, "N", integer(1, probe.MaxConcurrency), number), "concurrency", "calls at a time")
+	flags.Var(typed(&c.pace, "TIME", qdisc.ParseDuration, qdisc.FormatDuration), "pace", "least time between the starts of two calls, 0s for none")
 	flags.Var(typed(&c.timeout, "TIME", positive, time.Duration.String), "timeout", "budget of one call, connect and query together")
+}
+
+// spacing is the pace as a request has it.
+func (c *callFlags) spacing() time.Duration {
+	if c.pace == 0 {
+		return probe.NoPace
+	}
+	return c.pace
 }
 
 func (a *app) probePostgres() *cobra.Command {
@@ -60,7 +71,7 @@ could measure, whatever the calls did.`,
 		p := a.progress()
 		res, err := agent.Probe(cmd.Context(), probe.Request{
 			Kind: probe.KindPostgres, Target: target, Layer: layer,
-			Count: calls.count, Concurrency: calls.concurrency, Timeout: calls.timeout,
+			Count: calls.count, Concurrency: calls.concurrency, Pace: calls.spacing(), Timeout: calls.timeout,
 		}, func(done, count int) { p.step("probing "+target, done, count) })
 		p.end()
 		if err != nil {

@@ -25,8 +25,9 @@ type Plan struct {
 	Engine    fault.Engine
 	// Probe is the kind of probe: "pg".
 	Probe string
-	// Count, Concurrency and Timeout are probe.Request's.
+	// Count, Concurrency, Pace and Timeout are probe.Request's.
 	Count, Concurrency int
+	Pace               time.Duration
 	Timeout            time.Duration
 	// Proxy says that the target has one; without it there are two rows.
 	Proxy bool
@@ -63,7 +64,7 @@ func Compare(ctx context.Context, p Plan, prober Prober, faults Faults, progress
 	r := &run{plan: p, prober: prober, faults: faults, progress: progress}
 	r.result = Comparison{
 		Target: p.Target, Asked: p.Asked, Direction: p.Direction, Count: p.Count, Concurrency: p.Concurrency,
-		TimeoutMS: ms(p.Timeout), Environment: p.Environment, Started: time.Now(),
+		PaceMS: max(0, ms(p.Pace)), TimeoutMS: ms(p.Timeout), Environment: p.Environment, Started: time.Now(),
 		Rows: []Row{}, Placement: []string{}, Reasons: []string{}, Warnings: []string{},
 	}
 	steps := []func(context.Context) error{r.none, r.packet}
@@ -243,7 +244,7 @@ func (r *run) probe(ctx context.Context, step, layer string, count int) (probe.R
 	began := time.Now()
 	res, err := r.prober.Probe(ctx, probe.Request{
 		Kind: r.plan.Probe, Target: r.plan.Target, Layer: layer, Count: count,
-		Concurrency: r.plan.Concurrency, Timeout: r.plan.Timeout,
+		Concurrency: r.plan.Concurrency, Pace: r.plan.Pace, Timeout: r.plan.Timeout,
 	}, func(done, count int) { r.progress(step, done, count) })
 	if ctx.Err() != nil {
 		return res, 0, context.Cause(ctx)

@@ -27,9 +27,11 @@ type Comparison struct {
 	EngineReason string          `json:"engine_reason"`
 	Direction    fault.Direction `json:"direction"`
 	Placement    []string        `json:"placement"`
-	// Count, Concurrency and TimeoutMS are the same for every row.
+	// Count, Concurrency, PaceMS (the least time between two starts) and TimeoutMS
+	// are the same for every row.
 	Count       int     `json:"count"`
 	Concurrency int     `json:"concurrency"`
+	PaceMS      float64 `json:"pace_ms"`
 	TimeoutMS   float64 `json:"timeout_ms"`
 	// Latency is how the last row's toxic was made; null without that row.
 	Latency *Latency `json:"proxy_latency"`

@@ -178,8 +178,8 @@ func meanings(c experiment.Comparison) []meaning {
 func facts(c experiment.Comparison) [][2]string {
 	out := [][2]string{
 		{"Target", c.Target},
-		{"Calls", fmt.Sprintf("%d for each row, %d at a time, each with a budget of %s",
-			c.Count, c.Concurrency, Time(&c.TimeoutMS))},
+		{"Calls", fmt.Sprintf("%d for each row, %d at a time, started %s apart at least, each with a budget of %s",
+			c.Count, c.Concurrency, Time(&c.PaceMS), Time(&c.TimeoutMS))},
 		{"Engine", fmt.Sprintf("%s (%s)", c.Engine, c.EngineReason)},
 		{"Direction", string(c.Direction)},
 		{"Placement", strings.Join(c.Placement, "; ")},

@@ -61,7 +61,7 @@ func testKernel(t *testing.T, k Kernel) {
 	dir := compiled(ctx, t, root, suites)
 
 	var out bytes.Buffer
-	command := fmt.Sprintf("modprobe sch_netem || { echo 'sch_netem is missing'; exit 9; }\n%s", Command(suites, root, dir, os.Getenv(longEnv) != ""))
+	command := fmt.Sprintf("modprobe tun; modprobe sch_netem || { echo 'sch_netem is missing'; exit 9; }\n%s", Command(suites, root, dir, os.Getenv(longEnv) != ""))
 	machine := Machine{Tree: tree, Dir: root, Env: []string{
 		"NETEMD_TEST_ROOT=1", "NETEMD_TEST_NETEM=1", "NETEMD_TEST_VM=1", "NETEMD_TEST_KERNEL=" + k.Series,
 	}}

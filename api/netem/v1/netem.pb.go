@@ -2301,7 +2301,8 @@ type ProbeRequest struct {
 	Count         int32                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	Concurrency   int32                  `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	TimeoutNs     int64                  `protobuf:"varint,6,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
-	Samples       bool                   `protobuf:"varint,7,opt,name=samples,proto3" json:"samples,omitempty"` // send every sample
+	Samples       bool                   `protobuf:"varint,7,opt,name=samples,proto3" json:"samples,omitempty"`             // send every sample
+	PaceNs        int64                  `protobuf:"varint,8,opt,name=pace_ns,json=paceNs,proto3" json:"pace_ns,omitempty"` // 0: the default; -1: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2383,6 +2384,13 @@ func (x *ProbeRequest) GetSamples() bool {
 		return x.Samples
 	}
 	return false
+}
+
+func (x *ProbeRequest) GetPaceNs() int64 {
+	if x != nil {
+		return x.PaceNs
+	}
+	return 0
 }
 
 type ProbeMessage struct {
@@ -2916,7 +2924,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10ListLabsResponse\x12!\n" +
 	"\x04labs\x18\x01 \x03(\v2\r.netem.v1.LabR\x04labs\"#\n" +
 	"\rGetLabRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xc1\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xda\x01\n" +
 	"\fProbeRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x14\n" +
@@ -2925,7 +2933,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\vconcurrency\x18\x05 \x01(\x05R\vconcurrency\x12\x1d\n" +
 	"\n" +
 	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\x12\x18\n" +
-	"\asamples\x18\a \x01(\bR\asamples\"Y\n" +
+	"\asamples\x18\a \x01(\bR\asamples\x12\x17\n" +
+	"\apace_ns\x18\b \x01(\x03R\x06paceNs\"Y\n" +
 	"\fProbeMessage\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\x05R\x04done\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1f\n" +
