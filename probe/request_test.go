@@ -9,11 +9,11 @@ import (
 )
 
 func TestRequestDefaults(t *testing.T) {
-	want := Request{Kind: "pg", Target: "pg", Layer: "direct", Count: 200, Concurrency: 4, Timeout: 5 * time.Second}
+	want := Request{Kind: "pg", Target: "pg", Layer: "direct", Count: 200, Concurrency: 4, Pace: 60 * time.Millisecond, Timeout: 5 * time.Second}
 	if d := cmp.Diff(want, Request{Target: "pg"}.WithDefaults()); d != "" {
 		t.Errorf("defaults (-want +got):\n%s", d)
 	}
-	given := Request{Kind: "x", Target: "t", Layer: "proxy", Count: 1, Concurrency: 2, Timeout: time.Second}
+	given := Request{Kind: "x", Target: "t", Layer: "proxy", Count: 1, Concurrency: 2, Pace: NoPace, Timeout: time.Second}
 	if d := cmp.Diff(given, given.WithDefaults()); d != "" {
 		t.Errorf("given values changed (-want +got):\n%s", d)
 	}
@@ -35,6 +35,7 @@ func TestRequestValidate(t *testing.T) {
 		{"all at once", Request{Concurrency: 1001, Timeout: time.Microsecond},
 			"concurrency \"1001\": want a number from 1 to 1000\ntimeout \"1µs\": want a duration from 1ms to 10m, such as 5s"},
 		{"timeout", Request{Timeout: 11 * time.Minute}, `timeout "11m0s": want a duration from 1ms to 10m, such as 5s`},
+		{"pace", Request{Pace: -2}, `pace "-2ns": want a duration from 0s to 1m, such as 60ms`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

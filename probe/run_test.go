@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 			return Sample{Seq: seq, Class: OK}
 		})
 		calls := 0
-		got, err := Run(t.Context(), c, Request{Count: 100, Concurrency: 7}, func(done, count int, _ Sample) {
+		got, err := Run(t.Context(), c, Request{Count: 100, Concurrency: 7, Pace: NoPace}, func(done, count int, _ Sample) {
 			calls++
 			if done != calls || count != 100 {
 				t.Errorf("report %d of %d, want %d of 100", done, count, calls)
@@ -62,7 +62,7 @@ func TestRunStops(t *testing.T) {
 			}
 		})
 		at := time.Now()
-		got, err := Run(ctx, c, Request{Count: 1000, Concurrency: 2}, nil)
+		got, err := Run(ctx, c, Request{Count: 1000, Concurrency: 2, Pace: NoPace}, nil)
 		if !errors.Is(err, gone) || len(got) != 4 {
 			t.Errorf("%d samples, error %v; want 4 and %v", len(got), err, gone)
 		}

@@ -33,7 +33,7 @@ func listen(t *testing.T) (*net.TCPListener, netip.AddrPort) {
 func TestRun(t *testing.T) {
 	l, addr := listen(t)
 	_ = l.Close()
-	o := Order{Request: probe.Request{Count: 50, Concurrency: 5}, Address: addr, User: "u", Password: "not in a list of processes"}
+	o := Order{Request: probe.Request{Count: 50, Concurrency: 5, Pace: probe.NoPace}, Address: addr, User: "u", Password: "not in a list of processes"}
 	var reports []int
 	samples, err := Run(t.Context(), "", o, func(done, count int) {
 		if count != 50 {
@@ -59,7 +59,7 @@ func TestRunStops(t *testing.T) {
 	l, addr := listen(t) // its kernel accepts, it never answers
 	gone := errors.New("gone")
 	ctx, stop := context.WithCancelCause(t.Context())
-	o := Order{Request: probe.Request{Count: 1000, Concurrency: 2, Timeout: 100 * time.Millisecond}, Address: addr}
+	o := Order{Request: probe.Request{Count: 1000, Concurrency: 2, Pace: probe.NoPace, Timeout: 100 * time.Millisecond}, Address: addr}
 	var at time.Time
 	samples, err := Run(ctx, "", o, func(done, _ int) {
 		if done == 6 {
