@@ -252,7 +252,9 @@ func TestCollector(t *testing.T) {
 				got = append(got, again{server, e.Cause})
 				causes[e.Cause]++
 			}
-			if test.atLeast {
+			// An emulated machine answers late enough for tail loss probes of its own; the
+			// kernel's counters must agree with the events all the same.
+			if test.atLeast || os.Getenv("NETEMD_TEST_VM") != "" {
 				for _, w := range test.want {
 					if !slices.Contains(got, w) {
 						t.Errorf("retransmissions %v lack %v", got, w)
