@@ -75,12 +75,10 @@ func (c *Conn) opError(op string, d Device, err error) error {
 		return nil
 	}
 	e := &OpError{Op: op, Device: d.Name, Namespace: c.namespace, Err: err}
-	var reply *netlink.OpError
-	if errors.As(err, &reply) {
+	if reply, ok := errors.AsType[*netlink.OpError](err); ok {
 		e.Err, e.Message = reply.Err, reply.Message
 	}
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		e.Err = errno
 	}
 	return e

@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -145,11 +146,11 @@ func unknownTarget(name string, known []target.Target) error {
 			hint:  "netemctl lab up " + lab.Builtins()[0].Name,
 		}
 	}
-	names := known[0].Name
-	for _, t := range known[1:] {
-		names += ", " + t.Name
+	names := make([]string, len(known))
+	for i, t := range known {
+		names[i] = t.Name
 	}
-	return fmt.Errorf("%w %q: known: %s", target.ErrUnknown, name, names)
+	return fmt.Errorf("%w %q: known: %s", target.ErrUnknown, name, strings.Join(names, ", "))
 }
 
 // hinted is an error that knows what to do about it.

@@ -80,8 +80,7 @@ func (a *Agent) pathDelayed(ctx context.Context, r probe.Request) bool {
 
 // invalidRequest makes field errors of ours from the probe's own.
 func invalidRequest(err error) error {
-	var e *probe.RequestError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*probe.RequestError](err); ok {
 		return &qdisc.FieldError{Field: e.Field, Value: e.Value, Want: e.Want}
 	}
 	return err

@@ -217,8 +217,7 @@ func readMark(ctx context.Context, namespace string) (mark string, err error) {
 func index(ctx context.Context, p *target.Place) error {
 	return withHandle(ctx, p.Namespace, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(p.Device)
-		var gone netlink.LinkNotFoundError
-		if errors.As(err, &gone) {
+		if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
 			err = os.ErrNotExist
 		}
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"reflect"
 	"slices"
 
 	"netemd/internal/fault"
@@ -81,33 +80,9 @@ func (m *Manager) count(ctx context.Context, h *held) (fault.Counters, fault.Sta
 		for _, o := range on {
 			want, _ = want.Merge(*o.fault.Spec.Packet)
 		}
-		if !sameImpairment(want, st.Netem) {
+		if len(want.Differences(st.Netem)) > 0 {
 			return sum, fault.Drifted
 		}
 	}
 	return sum, fault.Active
-}
-
-// sameImpairment compares what was asked for with what was read back, within the
-// kernel's resolution (a 2^32nd for shares). Seed, distribution and limit are not
-// compared: a kernel may not give the first two back, and the last is filled in.
-func sameImpairment(want, got qdisc.Netem) bool {
-	want, got = want.Normalize(), got.Normalize()
-	for _, n := range []*qdisc.Netem{&want, &got} {
-		n.Seed, n.Limit, n.Distribution = 0, 0, ""
-	}
-	a, b := reflect.ValueOf(want), reflect.ValueOf(got)
-	for i := range a.NumField() {
-		x, isPercent := a.Field(i).Interface().(qdisc.Percent)
-		if isPercent {
-			if x.Fraction() != b.Field(i).Interface().(qdisc.Percent).Fraction() {
-				return false
-			}
-			continue
-		}
-		if a.Field(i).Interface() != b.Field(i).Interface() {
-			return false
-		}
-	}
-	return true
 }

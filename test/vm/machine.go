@@ -95,9 +95,12 @@ func (m Machine) Run(ctx context.Context, command string, out io.Writer) (int, e
 	}
 	text, _ := os.ReadFile(filepath.Join(dir, "exit"))
 	code, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || runErr != nil {
+	if runErr == nil {
+		runErr = err
+	}
+	if runErr != nil {
 		log, _ := os.ReadFile(filepath.Join(dir, "fs.log"))
-		return 0, fmt.Errorf("vm: ended without an exit code (qemu: %v); the console's last lines:\n%s\nvirtiofsd:\n%s", runErr, console, log)
+		return 0, fmt.Errorf("vm: ended without an exit code (qemu: %w); the console's last lines:\n%s\nvirtiofsd:\n%s", runErr, console, log)
 	}
 	return code, nil
 }
