@@ -13,7 +13,6 @@ import (
 	"netemd/internal/prober"
 	"netemd/internal/target"
 	"netemd/probe"
-	"netemd/qdisc"
 )
 
 // neutralizer puts the neutral root netem on a device that was just made.
@@ -35,7 +34,7 @@ func (a *Agent) newLabs() (*lab.Manager, error) {
 func (a *Agent) measure(ctx context.Context, r probe.Request, report func(done, count int)) (probe.Result, error) {
 	r = r.WithDefaults()
 	if err := r.Validate(); err != nil {
-		return probe.Result{}, invalidRequest(err)
+		return probe.Result{}, err
 	}
 	t, err := a.resolve(ctx, r.Target)
 	if err != nil {
@@ -76,14 +75,6 @@ func (a *Agent) pathDelayed(ctx context.Context, r probe.Request) bool {
 		}
 	}
 	return false
-}
-
-// invalidRequest makes field errors of ours from the probe's own.
-func invalidRequest(err error) error {
-	if e, ok := errors.AsType[*probe.RequestError](err); ok {
-		return &qdisc.FieldError{Field: e.Field, Value: e.Value, Want: e.Want}
-	}
-	return err
 }
 
 // cleanupTime bounds what Cleanup may take.

@@ -13,6 +13,7 @@ import (
 	"netemd/internal/fault"
 	"netemd/internal/lab"
 	"netemd/internal/target"
+	"netemd/probe"
 	"netemd/qdisc"
 )
 
@@ -26,6 +27,7 @@ var errorTable = []struct {
 	code     codes.Code
 	reason   string
 }{
+	{probe.ErrRequest, codes.InvalidArgument, "INVALID_PROBE"},
 	{qdisc.ErrInvalid, codes.InvalidArgument, "INVALID"},
 	{target.ErrUnknown, codes.NotFound, "UNKNOWN_TARGET"},
 	{lab.ErrUnknown, codes.NotFound, "UNKNOWN_LAB"},
