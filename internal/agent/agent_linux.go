@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +37,13 @@ const Group = "netem"
 // stopTime bounds how long calls in progress may take when the agent stops.
 const stopTime = 5 * time.Second
 
+// lookEvery is how often the kernel is compared with the faults that are held, so
+// that what is lost or changed behind our back is seen within 1 s.
+const lookEvery = 500 * time.Millisecond
+
+// labStopTime bounds how long taking the labs down may take when the agent stops.
+const labStopTime = 90 * time.Second
+
 // Config says where the agent keeps its state and listens.
 type Config struct {
 	// StateDir holds everything that must not outlive a boot; default /run/netemd.
@@ -56,6 +65,9 @@ type Agent struct {
 	server   *grpc.Server
 	listener net.Listener
 	stopping chan struct{}
+	// ready says that the start succeeded: from then on what is here is this agent's
+	// to take away.
+	ready bool
 }
 
 // New prepares an agent: it takes the state folder, tries what the kernel can do,
@@ -76,6 +88,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := a.start(ctx); err != nil {
 		return nil, errors.Join(err, a.Close(ctx))
 	}
+	a.ready = true
 	return a, nil
 }
 
@@ -90,7 +103,8 @@ func (a *Agent) start(ctx context.Context) error {
 		return err
 	}
 	a.leases = lease.New(lease.Config{
-		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs), Resolve: a.resolve, Log: a.cfg.Log,
+		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs), Resolve: a.resolve,
+		LookEvery: lookEvery, Log: a.cfg.Log,
 	})
 	if err := a.labs.Adopt(ctx); err != nil {
 		return fmt.Errorf("labs of an earlier agent: %w", err)
@@ -170,10 +184,12 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 	}
 	for _, i := range infos {
 		if i.Name == name {
-			if err := a.leases.Forget(ctx, i.Targets); err != nil {
-				return true, err
-			}
-			return a.labs.Down(ctx, name)
+			existed := false
+			err := a.leases.Retire(ctx, i.Targets, func(ctx context.Context) (err error) {
+				existed, err = a.labs.Down(ctx, name)
+				return err
+			})
+			return existed, err
 		}
 	}
 	if _, ok := lab.Builtin(name); !ok {
@@ -188,8 +204,11 @@ func lockStateDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
+	if err := checkStateDir(dir); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
@@ -215,6 +234,21 @@ func lockStateDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// checkStateDir refuses a folder in which others could plant what root then follows.
+func checkStateDir(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return fmt.Errorf("state folder %s: %w", dir, err)
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return hinted{
+			error: fmt.Errorf("state folder %s: must belong to root and be writable by nobody else: %w", dir, os.ErrPermission),
+			hint:  "name a folder that does not exist yet, below one of root's",
+		}
+	}
+	return nil
+}
+
 // listen opens the socket for root and the group netem. The state folder is ours,
 // so a socket there is a dead agent's; elsewhere only a dead one is replaced.
 func listen(path string) (net.Listener, error) {
@@ -225,7 +259,7 @@ func listen(path string) (net.Listener, error) {
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
 		return nil, fmt.Errorf("listen %s: there is a file that is no socket: %w", path, os.ErrExist)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := removeSocket(path); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l, err := net.Listen("unix", path)
@@ -260,15 +294,19 @@ func (a *Agent) serve() {
 	reflection.Register(a.server)
 }
 
-// unary turns errors into statuses and writes down what was asked.
-func (a *Agent) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	m, err := next(ctx, req)
-	a.logCall(ctx, info.FullMethod, err)
-	return m, wire.Status(err)
+// unary turns errors and panics into statuses and writes down what was asked.
+func (a *Agent) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (m any, err error) {
+	defer func() {
+		err = a.ended(ctx, info.FullMethod, recover(), err)
+	}()
+	return next(ctx, req)
 }
 
 // stream does the same for streams, and ends them when the agent stops.
-func (a *Agent) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (a *Agent) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func() {
+		err = a.ended(s.Context(), info.FullMethod, recover(), err)
+	}()
 	ctx, cancel := context.WithCancelCause(s.Context())
 	defer cancel(nil)
 	go func() {
@@ -278,9 +316,7 @@ func (a *Agent) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo
 		case <-ctx.Done():
 		}
 	}()
-	err := next(srv, streamWithContext{s, ctx})
-	a.logCall(ctx, info.FullMethod, err)
-	return wire.Status(err)
+	return next(srv, streamWithContext{s, ctx})
 }
 
 var errStopping = errors.New("the agent is stopping")
@@ -292,13 +328,26 @@ type streamWithContext struct {
 
 func (s streamWithContext) Context() context.Context { return s.ctx }
 
-func (a *Agent) logCall(ctx context.Context, method string, err error) {
-	if err != nil {
-		a.cfg.Log.Warn("call failed", "method", method, "by", owner(ctx), "err", err)
-		return
+// ended writes a call's end down and makes a status of its error. A panic ends its
+// call only: the faults of the others must still end in time.
+func (a *Agent) ended(ctx context.Context, method string, panicked any, err error) error {
+	if panicked != nil {
+		a.cfg.Log.Error("call panicked", "method", method, "by", owner(ctx), "panic", panicked, "stack", string(debug.Stack()))
+		err = fmt.Errorf("the agent failed at %s: %v", method, panicked)
 	}
-	a.cfg.Log.Debug("call", "method", method, "by", owner(ctx))
+	switch {
+	case err != nil:
+		a.cfg.Log.Warn("call failed", "method", method, "by", owner(ctx), "err", err)
+	case changes[path.Base(method)]:
+		a.cfg.Log.Info("call", "method", method, "by", owner(ctx))
+	default:
+		a.cfg.Log.Debug("call", "method", method, "by", owner(ctx))
+	}
+	return wire.Status(err)
 }
+
+// changes are the calls that change the machine.
+var changes = map[string]bool{"Apply": true, "Change": true, "Renew": true, "Clear": true, "Up": true, "Down": true}
 
 // Serve answers until ctx ends; then it clears all faults, takes the labs down and
 // removes its files.
@@ -327,11 +376,19 @@ func (a *Agent) Close(ctx context.Context) error {
 	} else if a.listener != nil {
 		errs = append(errs, a.listener.Close())
 	}
-	if a.labs != nil && a.leases != nil {
-		errs = append(errs, a.labs.Cleanup(ctx), a.labs.Close())
+	if a.ready {
+		ctx, cancel := context.WithTimeoutCause(ctx, labStopTime, errors.New("taking the labs down took too long"))
+		defer cancel()
+		errs = append(errs, a.labs.Cleanup(ctx))
+	}
+	if a.labs != nil {
+		errs = append(errs, a.labs.Close())
 	}
 	for _, e := range a.engines {
 		errs = append(errs, e.Close())
+	}
+	if a.listener != nil { // closing it removes the socket; a kill of the server does not
+		errs = append(errs, removeSocket(a.cfg.Socket))
 	}
 	errs = append(errs, removeStateDir(a.cfg, a.lock))
 	return errors.Join(errs...)
@@ -347,20 +404,29 @@ func (a *Agent) stopServer() {
 	select {
 	case <-done:
 	case <-time.After(stopTime):
-		a.server.Stop()
-		<-done
+		go a.server.Stop() // it waits for handlers, which end with this process at the latest
 	}
 }
 
-// removeStateDir removes what is ours in the state folder, and the folder when
-// nothing else is in it.
-func removeStateDir(cfg Config, lock *os.File) error {
-	var errs []error
-	for _, path := range []string{cfg.Socket, lock.Name()} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
+// removeSocket removes a socket at which nobody answers any more.
+func removeSocket(path string) error {
+	st, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && st.Mode().Type() != os.ModeSocket {
+		return nil
 	}
-	_ = os.Remove(cfg.StateDir) // not empty: somebody else's files
-	return errors.Join(append(errs, lock.Close())...)
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		return conn.Close()
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeStateDir removes the lock, and the folder when nothing else is in it.
+func removeStateDir(cfg Config, lock *os.File) error {
+	err := os.Remove(lock.Name())
+	_ = os.Remove(filepath.Join(cfg.StateDir, "labs")) // not empty: a lab that could not be taken down
+	_ = os.Remove(cfg.StateDir)
+	return errors.Join(err, lock.Close())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -122,7 +123,11 @@ func (s streamEngine) Read(ctx context.Context, t target.Target) ([]fault.Toxic,
 	if err != nil {
 		return nil, err
 	}
-	return s.proxies.Read(ctx, socket)
+	toxics, err := s.proxies.Read(ctx, socket)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		err = fmt.Errorf("%w: %w", fs.ErrNotExist, err) // the proxy has died
+	}
+	return toxics, err
 }
 
 func (s streamEngine) Clear(ctx context.Context, t target.Target) error {
@@ -130,5 +135,12 @@ func (s streamEngine) Clear(ctx context.Context, t target.Target) error {
 	if err != nil {
 		return err
 	}
-	return s.proxies.Clear(ctx, socket)
+	err = s.proxies.Clear(ctx, socket)
+	if stuck, ok := errors.AsType[*stream.StuckError](err); ok && stuck.Recovered {
+		return nil // started anew, without toxics
+	}
+	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return nil // the proxy has died, and its toxics with it
+	}
+	return err
 }

@@ -108,8 +108,8 @@ func Cleanup(ctx context.Context, cfg Config) ([]string, error) {
 	for _, name := range labs.Recorded() {
 		removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
 	}
-	if _, err := os.Lstat(cfg.Socket); err == nil {
+	if st, err := os.Lstat(cfg.Socket); err == nil && st.Mode().Type() == os.ModeSocket {
 		removed = append(removed, "socket "+cfg.Socket)
 	}
-	return removed, errors.Join(labs.Cleanup(ctx), removeStateDir(cfg, lock))
+	return removed, errors.Join(labs.Cleanup(ctx), labs.Close(), removeSocket(cfg.Socket), removeStateDir(cfg, lock))
 }

@@ -20,8 +20,9 @@ type peerCredentials struct{}
 // peerInfo is the peer as the kernel knows it from the time of its connect.
 type peerInfo struct {
 	credentials.CommonAuthInfo
-	uid, gid uint32
-	pid      int32
+	uid uint32
+	// owner says who that is: "uid 0 (root)".
+	owner string
 }
 
 // AuthType names the credentials in gRPC's terms.
@@ -48,7 +49,7 @@ func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.Aut
 	}
 	return conn, peerInfo{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		uid:            cred.Uid, gid: cred.Gid, pid: cred.Pid,
+		uid:            cred.Uid, owner: named(cred.Uid),
 	}, nil
 }
 
@@ -64,13 +65,17 @@ func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
 
 func (peerCredentials) OverrideServerName(string) error { return nil }
 
-// owner says who calls: "uid 0 (root)".
+// owner says who calls.
 func owner(ctx context.Context) string {
 	info, ok := peerOf(ctx)
 	if !ok {
 		return "unknown"
 	}
-	id := strconv.FormatUint(uint64(info.uid), 10)
+	return info.owner
+}
+
+func named(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {
 		return fmt.Sprintf("uid %s (%s)", id, u.Username)
 	}

@@ -32,7 +32,9 @@ type faultView struct {
 	TTLNS        int64               `json:"ttl_ns"`
 	Warnings     []string            `json:"warnings"`
 	Counters     experiment.Counters `json:"counters"`
-	MeasuredLoss *float64            `json:"measured_loss_percent,omitempty"`
+	// NotCounted names the counters that the engine cannot give, 0 for that reason.
+	NotCounted   []string `json:"counters_missing"`
+	MeasuredLoss *float64 `json:"measured_loss_percent,omitempty"`
 }
 
 // packetView is an impairment as JSON: every field, also what is 0.
@@ -77,6 +79,7 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		Summary: words(f.Spec), Owner: f.Spec.Owner, Placement: list(f.Placement), Applied: f.Applied, Expires: f.Expires,
 		RemainingS: math.Round(max(0, f.Expires.Sub(now).Seconds())*10) / 10,
 		TTLNS:      int64(f.Spec.TTL), Warnings: list(f.Warnings), Counters: experiment.Counters(f.Counters),
+		NotCounted: list(f.CountersMissing),
 	}
 	if p := f.Spec.Packet; p != nil {
 		v.packetView = viewPacket(*p)
@@ -89,6 +92,13 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		v.Toxics = append(v.Toxics, viewToxic(t))
 	}
 	return v
+}
+
+func notCounted(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "; not counted by this engine: " + strings.Join(names, ", ")
 }
 
 // list is never null in JSON.
@@ -117,7 +127,7 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 			{"ends", ends(f, now)},
 		}
 		if f.Counters != (fault.Counters{}) {
-			rows = append(rows, [2]string{"packets", countersText(f.Counters)})
+			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
 		}
 		if f.Spec.Packet != nil && f.Spec.Packet.Loss > 0 && f.Counters.Seen > 0 {
 			l := experiment.MeasureLoss(f.Spec.Packet.Loss, f.Counters.Seen, f.Counters.Lost)

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -70,9 +71,15 @@ func ApplyWhole(ctx context.Context, faults Applier, spec fault.Spec) (fault.Fau
 	if err := ctx.Err(); err != nil {
 		return fault.Fault{}, context.Cause(ctx)
 	}
+	if spec.RequestID == "" {
+		spec.RequestID = rand.Text()
+	}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	defer cancel()
 	f, err := faults.Apply(whole, spec)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.Fault{}, errors.Join(err, undoUnanswered(ctx, faults, spec))
+	}
 	if err != nil {
 		return fault.Fault{}, err
 	}
@@ -81,6 +88,19 @@ func ApplyWhole(ctx context.Context, faults Applier, spec fault.Spec) (fault.Fau
 		return fault.Fault{}, errors.Join(context.Cause(ctx), err)
 	}
 	return f, nil
+}
+
+// undoUnanswered clears what an apply may have made that was never answered: the
+// same request again makes no second fault, but tells the first one's id.
+func undoUnanswered(ctx context.Context, faults Applier, spec fault.Spec) error {
+	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	defer cancel()
+	f, err := faults.Apply(again, spec)
+	if err != nil {
+		return err
+	}
+	_, err = faults.Clear(again, fault.Selector{ID: f.ID})
+	return err
 }
 
 func (h *Holding) renew(ctx context.Context, ttl time.Duration) {
@@ -93,11 +113,16 @@ func (h *Holding) renew(ctx context.Context, ttl time.Duration) {
 			return
 		case <-tick.C:
 		}
-		if _, err := h.faults.Renew(ctx, h.Fault.ID, ttl); err != nil && ctx.Err() == nil {
-			h.mu.Lock()
-			h.renewal = fmt.Errorf("renew %s: %w", h.Fault.ID, err)
-			h.mu.Unlock()
+		_, err := h.faults.Renew(ctx, h.Fault.ID, ttl)
+		if ctx.Err() != nil {
+			return
 		}
+		if err != nil {
+			err = fmt.Errorf("renew %s: %w", h.Fault.ID, err)
+		}
+		h.mu.Lock()
+		h.renewal = err // a later success makes an earlier failure good: the fault stood
+		h.mu.Unlock()
 	}
 }
 

@@ -13,7 +13,7 @@ var ErrConflict = errors.New("conflict")
 // Event is something that happened to a fault.
 type Event struct {
 	Time time.Time
-	// Kind is applied, changed, renewed, expired, cleared, lost or drifted.
+	// Kind is applied, changed, renewed, expired, cleared, lost, drifted or repaired.
 	Kind  string
 	Fault Fault
 }

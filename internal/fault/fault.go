@@ -85,8 +85,10 @@ type Fault struct {
 	Expires   time.Time
 	// Warnings are what the user should know about what was asked for.
 	Warnings []string
-	// Counters add up all places.
-	Counters Counters
+	// Counters add up all places; CountersMissing names those that the engine cannot
+	// give here, which are 0 for that reason.
+	Counters        Counters
+	CountersMissing []string
 }
 
 // Counters are packets since the fault was applied.

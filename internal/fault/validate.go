@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"netemd/qdisc"
 )
@@ -32,8 +33,8 @@ func (s Spec) Validate() error {
 	default:
 		errs = append(errs, s.validateToxics()...)
 	}
-	if s.TTL != 0 && (s.TTL < MinTTL || s.TTL > MaxTTL) {
-		refuse("ttl", qdisc.FormatDuration(s.TTL), "a time from "+qdisc.FormatDuration(MinTTL)+" to "+qdisc.FormatDuration(MaxTTL)+", such as 10m")
+	if s.TTL != 0 {
+		errs = append(errs, ValidateTTL(s.TTL))
 	}
 	if len(s.RequestID) > 128 {
 		refuse("request_id", "", "at most 128 bytes")
@@ -94,4 +95,15 @@ func validName(s string) bool {
 		}
 	}
 	return true
+}
+
+// ValidateTTL refuses a time to live that is out of range.
+func ValidateTTL(ttl time.Duration) error {
+	if ttl >= MinTTL && ttl <= MaxTTL {
+		return nil
+	}
+	return &qdisc.FieldError{
+		Field: "ttl", Value: qdisc.FormatDuration(ttl),
+		Want: "a time from " + qdisc.FormatDuration(MinTTL) + " to " + qdisc.FormatDuration(MaxTTL) + ", such as 10m",
+	}
 }

@@ -13,8 +13,14 @@ import (
 	"netemd/internal/fault"
 )
 
-// retryClear is how long after a failed clearing the next try is made.
-const retryClear = time.Second
+// How long after a failed clearing the next try is made: twice as long each time.
+const (
+	firstRetry = time.Second
+	maxRetry   = time.Minute
+)
+
+// ErrUnknownFault is returned for an id that no fault has (any more).
+var ErrUnknownFault = fmt.Errorf("unknown fault: %w", fs.ErrNotExist)
 
 // schedule sets the timer that ends h. The caller holds the lock.
 func (m *Manager) schedule(h *held) {
@@ -27,40 +33,61 @@ func (m *Manager) schedule(h *held) {
 
 // expire ends a fault whose time is over, unless it was renewed meanwhile.
 func (m *Manager) expire(id string, expires time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h, ok := m.held[id]
-	if !ok || !h.fault.Expires.Equal(expires) {
+	h, leave, err := m.enterFault(context.Background(), id)
+	if err != nil {
+		return // it has ended otherwise
+	}
+	defer leave()
+	if !h.fault.Expires.Equal(expires) {
 		return
 	}
 	if _, err := m.end(context.Background(), h, fault.Expired); err != nil {
 		m.cfg.Log.Error("fault could not be cleared at its end; trying again", "fault", id, "err", err)
-		h.timer = time.AfterFunc(retryClear, func() { m.expire(id, expires) })
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		retry := min(firstRetry<<min(h.tries, 6), maxRetry)
+		h.tries++
+		h.timer = time.AfterFunc(retry, func() { m.expire(id, expires) })
 	}
 }
 
+const clearFailed = "clear failed: "
+
 // end takes h out of force and forgets it; when that fails, h stays and is marked.
+// The caller holds the lane.
 func (m *Manager) end(ctx context.Context, h *held, state fault.State) (fault.Fault, error) {
-	counters, _ := m.count(ctx, h)
-	delete(m.held, h.fault.ID)
-	if err := m.restore(ctx, h.slots()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		m.held[h.fault.ID] = h
-		h.fault.Warnings = append(slices.DeleteFunc(h.fault.Warnings, func(w string) bool {
-			return strings.HasPrefix(w, "clear failed")
-		}), "clear failed: "+err.Error())
+	now, _ := m.count(ctx, h) // the last look; without it the one before stands
+	m.mu.Lock()
+	h.ending = true
+	h.fault.Counters = now.counters
+	m.mu.Unlock()
+	if err := m.restore(ctx, h); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		h.ending = false
+		warnings := slices.Clone(h.fault.Warnings)
+		warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.HasPrefix(w, clearFailed) })
+		h.fault.Warnings = append(warnings, clearFailed+err.Error())
 		return h.fault, fmt.Errorf("clear %s: %w", h.fault.ID, err)
 	}
+	return m.forget(h, state), nil
+}
+
+// forget takes h, which is no longer in force, out of the books.
+func (m *Manager) forget(h *held, state fault.State) fault.Fault {
+	m.drop(h)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if h.timer != nil {
 		h.timer.Stop()
 	}
 	h.fault.State = state
-	h.fault.Counters = counters
 	kind := "cleared"
 	if state == fault.Expired {
 		kind = "expired"
 	}
 	m.publish(kind, h.fault)
-	return h.fault, nil
+	return h.fault
 }
 
 // Clear ends the faults that sel names, and returns them. An id that nobody has
@@ -68,39 +95,54 @@ func (m *Manager) end(ctx context.Context, h *held, state fault.State) (fault.Fa
 // can be cleared by root, said by owner "".
 func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) ([]fault.Fault, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	var ids []string
+	for _, h := range m.inOrder() {
+		if sel.All || sel.ID == h.fault.ID || sel.Target != "" && sel.Target == h.fault.Spec.Target {
+			ids = append(ids, h.fault.ID)
+		}
+	}
+	unknown := m.unknownFault(sel.ID)
+	m.mu.Unlock()
+	if sel.ID != "" && len(ids) == 0 {
+		return nil, unknown
+	}
 	var ended []fault.Fault
 	var errs []error
-	matched := false
-	for _, h := range m.inOrder() {
-		if !selects(sel, h.fault) {
-			continue
-		}
-		matched = true
-		if owner != "" && h.fault.Spec.Owner != owner {
-			if !sel.All {
-				errs = append(errs, fmt.Errorf("clear: %w: fault %s belongs to %s", fault.ErrConflict, h.fault.ID, h.fault.Spec.Owner))
-			}
-			continue
-		}
-		f, err := m.end(ctx, h, fault.Cleared)
-		if err != nil {
+	for _, id := range ids {
+		f, err := m.clearOne(ctx, id, sel, owner)
+		switch {
+		case errors.Is(err, errNotYours):
+		case err != nil:
 			errs = append(errs, err)
-			continue
+		default:
+			ended = append(ended, f)
 		}
-		ended = append(ended, f)
-	}
-	if sel.ID != "" && !matched {
-		return nil, m.unknownFault(sel.ID)
 	}
 	return ended, errors.Join(errs...)
 }
 
-func selects(sel fault.Selector, f fault.Fault) bool {
-	return sel.All || sel.ID == f.ID || sel.Target != "" && sel.Target == f.Spec.Target
+// errNotYours passes over other owners' faults when all are cleared.
+var errNotYours = errors.New("another owner's")
+
+func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, owner string) (fault.Fault, error) {
+	h, leave, err := m.enterFault(ctx, id)
+	if err != nil {
+		if errors.Is(err, ErrUnknownFault) && sel.ID == "" {
+			err = errNotYours // it ended by itself meanwhile
+		}
+		return fault.Fault{}, err
+	}
+	defer leave()
+	if owner != "" && h.fault.Spec.Owner != owner {
+		if sel.All {
+			return fault.Fault{}, errNotYours
+		}
+		return fault.Fault{}, fmt.Errorf("clear: %w: fault %s belongs to %s", fault.ErrConflict, id, h.fault.Spec.Owner)
+	}
+	return m.end(ctx, h, fault.Cleared)
 }
 
-// unknownFault names the faults that there are.
+// unknownFault names the faults that there are. The caller holds the lock.
 func (m *Manager) unknownFault(id string) error {
 	known := slices.Sorted(maps.Keys(m.held))
 	if len(known) == 0 {
@@ -109,8 +151,42 @@ func (m *Manager) unknownFault(id string) error {
 	return fmt.Errorf("fault %q: %w; there are: %s", id, ErrUnknownFault, strings.Join(known, ", "))
 }
 
-// ErrUnknownFault is returned for an id that no fault has (any more).
-var ErrUnknownFault = fmt.Errorf("unknown fault: %w", fs.ErrNotExist)
+// Retire ends the faults on targets and calls down, which takes the targets away;
+// no fault can be applied to them meanwhile. A fault that could not be cleared does
+// not keep down from being called, and is gone with its target when that succeeds.
+func (m *Manager) Retire(ctx context.Context, targets []string, down func(context.Context) error) error {
+	for _, name := range slices.Sorted(slices.Values(targets)) {
+		for _, packet := range []bool{true, false} {
+			leave, err := m.enter(ctx, name, packet)
+			if err != nil {
+				return err
+			}
+			defer leave()
+		}
+	}
+	m.mu.Lock()
+	var on []*held
+	for _, h := range m.inOrder() {
+		if slices.Contains(targets, h.target.Name) {
+			on = append(on, h)
+		}
+	}
+	m.mu.Unlock()
+	var left []*held
+	for _, h := range on {
+		if _, err := m.end(ctx, h, fault.Cleared); err != nil {
+			m.cfg.Log.Warn("a fault could not be cleared before its target goes", "fault", h.fault.ID, "err", err)
+			left = append(left, h)
+		}
+	}
+	if err := down(ctx); err != nil {
+		return err
+	}
+	for _, h := range left {
+		m.forget(h, fault.Cleared)
+	}
+	return nil
+}
 
 // Close clears every fault, refuses new ones and ends all watches. It is safe to
 // call twice.
@@ -118,21 +194,16 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
+	m.stop()
+	m.looking.Wait()
 	_, err := m.Clear(ctx, fault.Selector{All: true}, "")
-	m.events.close()
-	return err
-}
-
-// Forget ends the faults of targets that are being taken down with their lab.
-func (m *Manager) Forget(ctx context.Context, targets []string) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	var errs []error
-	for _, h := range m.inOrder() {
-		if slices.Contains(targets, h.fault.Spec.Target) {
-			_, err := m.end(ctx, h, fault.Cleared)
-			errs = append(errs, err)
+	for _, h := range m.held { // what could not be cleared is not tried again
+		if h.timer != nil {
+			h.timer.Stop()
 		}
 	}
-	return errors.Join(errs...)
+	m.mu.Unlock()
+	m.events.close()
+	return err
 }

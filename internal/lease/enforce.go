@@ -19,7 +19,7 @@ type slot struct {
 }
 
 func (h *held) slots() []slot {
-	if h.fault.Spec.Packet == nil {
+	if !h.isPacket() {
 		return []slot{{proxy: h.target.Name}}
 	}
 	s := make([]slot, len(h.places))
@@ -29,93 +29,92 @@ func (h *held) slots() []slot {
 	return s
 }
 
-// at returns the faults on s, oldest first.
-func (m *Manager) at(s slot) []*held {
-	var on []*held
+// at returns the faults that are in force on s, oldest first.
+func (m *Manager) at(s slot) []fault.Fault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var on []fault.Fault
 	for _, h := range m.inOrder() {
+		if h.ending || !time.Now().Before(h.fault.Expires) {
+			continue
+		}
 		for _, o := range h.slots() {
 			if o == s {
-				on = append(on, h)
+				on = append(on, h.fault)
 			}
 		}
 	}
 	return on
 }
 
-// enforce puts the held faults of each slot into force, whole: their union, until
-// the first of them ends.
-func (m *Manager) enforce(ctx context.Context, slots []slot) error {
-	for _, s := range slots {
-		on := m.at(s)
-		if len(on) == 0 {
-			return fmt.Errorf("apply: no fault on %v", s)
-		}
-		if err := m.set(ctx, s, on); err != nil {
+// enforce puts h into force in every slot of it, whole: the union of all faults
+// there, until the first of them ends. The caller holds the lane.
+func (m *Manager) enforce(ctx context.Context, h *held) error {
+	for _, s := range h.slots() {
+		if err := m.set(ctx, h, s, m.at(s)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Manager) set(ctx context.Context, s slot, on []*held) error {
-	deadline := on[0].fault.Expires
-	for _, h := range on {
-		if h.fault.Expires.Before(deadline) {
-			deadline = h.fault.Expires
-		}
-	}
-	if s.proxy != "" {
-		var toxics []fault.Toxic
-		for _, h := range on {
-			toxics = append(toxics, h.fault.Spec.Toxics...)
-		}
-		return m.cfg.Stream.Set(ctx, on[0].target, toxics, deadline)
-	}
-	var n qdisc.Netem
-	for _, h := range on {
-		n, _ = n.Merge(*h.fault.Spec.Packet)
-	}
-	if err := n.Validate(); err != nil {
-		return fmt.Errorf("the faults on this flow together: %w", err)
-	}
-	return m.cfg.Engines[on[0].fault.Engine].Set(ctx, s.place, n, deadline)
-}
-
 // undoTime bounds what is done after a context has ended.
-const undoTime = 10 * time.Second
+const undoTime = 20 * time.Second
 
-// restore puts slots back to what the held faults say, also when ctx has ended. It
-// goes on after an error and returns them all.
-func (m *Manager) restore(ctx context.Context, slots []slot) error {
+// restore puts the slots of h back to what the other faults say, also when ctx has
+// ended. It goes on after an error and returns them all. The caller holds the lane.
+func (m *Manager) restore(ctx context.Context, h *held) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), undoTime, errors.New("undo took too long"))
 	defer cancel()
 	var errs []error
-	for _, s := range slots {
-		if on := m.at(s); len(on) > 0 {
-			errs = append(errs, m.set(ctx, s, on))
-		} else {
-			errs = append(errs, m.clearSlot(ctx, s))
-		}
+	for _, s := range h.slots() {
+		errs = append(errs, m.set(ctx, h, s, m.at(s)))
 	}
 	return errors.Join(errs...)
 }
 
-func (m *Manager) clearSlot(ctx context.Context, s slot) error {
+// set makes on all that is in force on a slot of h.
+func (m *Manager) set(ctx context.Context, h *held, s slot, on []fault.Fault) error {
 	if s.proxy != "" {
-		t, err := m.cfg.Resolve(ctx, s.proxy)
-		if errors.Is(err, target.ErrUnknown) {
-			return nil // the proxy went with its lab
+		if len(on) == 0 {
+			return m.cfg.Stream.Clear(ctx, h.target)
 		}
-		if err != nil {
-			return err
-		}
-		return m.cfg.Stream.Clear(ctx, t)
+		return m.cfg.Stream.Set(ctx, h.target, toxicsOf(on), firstEnd(on))
 	}
-	var errs []error
-	for _, e := range m.cfg.Engines {
-		if err := e.Clear(ctx, s.place); err != nil {
-			errs = append(errs, err)
+	engine := m.cfg.Engines[h.fault.Engine]
+	if len(on) == 0 {
+		return engine.Clear(ctx, s.place)
+	}
+	n := union(on)
+	if err := n.Validate(); err != nil {
+		return fmt.Errorf("the faults on this flow together: %w", err)
+	}
+	return engine.Set(ctx, s.place, n, firstEnd(on))
+}
+
+func firstEnd(on []fault.Fault) time.Time {
+	end := on[0].Expires
+	for _, f := range on {
+		if f.Expires.Before(end) {
+			end = f.Expires
 		}
 	}
-	return errors.Join(errs...)
+	return end
+}
+
+// union is what packet faults that set different things amount to.
+func union(on []fault.Fault) qdisc.Netem {
+	var n qdisc.Netem
+	for _, f := range on {
+		n, _ = n.Merge(*f.Spec.Packet)
+	}
+	return n
+}
+
+func toxicsOf(on []fault.Fault) []fault.Toxic {
+	var toxics []fault.Toxic
+	for _, f := range on {
+		toxics = append(toxics, f.Spec.Toxics...)
+	}
+	return toxics
 }

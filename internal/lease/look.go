@@ -5,84 +5,131 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"time"
 
 	"netemd/internal/fault"
-	"netemd/qdisc"
 )
+
+// lookTime bounds one look at one fault: a hung proxy must not hold up the others.
+const lookTime = time.Second
 
 // Get returns one fault as the kernel has it now.
 func (m *Manager) Get(ctx context.Context, id string) (fault.Fault, error) {
+	m.look(ctx, id)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h, ok := m.held[id]
 	if !ok {
 		return fault.Fault{}, m.unknownFault(id)
 	}
-	m.look(ctx, h)
 	return h.fault, nil
 }
 
 // List returns all faults, oldest first, as the kernel has them now.
 func (m *Manager) List(ctx context.Context) []fault.Fault {
+	m.lookAtAll(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	faults := []fault.Fault{}
 	for _, h := range m.inOrder() {
-		m.look(ctx, h)
 		faults = append(faults, h.fault)
 	}
 	return faults
 }
 
-// look compares what is held with what is in force, and tells the watchers when
-// that changed.
-func (m *Manager) look(ctx context.Context, h *held) {
-	before := h.fault.State
-	counters, state := m.count(ctx, h)
-	h.fault.State = state
-	if state != fault.Lost {
-		h.fault.Counters = counters
-	}
-	if state != before && state != fault.Active {
-		m.publish(string(state), h.fault)
+// keepLooking compares what is held with the kernel, until ctx ends.
+func (m *Manager) keepLooking(ctx context.Context) {
+	tick := time.NewTicker(m.cfg.LookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			m.lookAtAll(ctx)
+		}
 	}
 }
 
-// count reads every slot of h: the sum of the counters, and Active, Drifted or
-// Lost.
-func (m *Manager) count(ctx context.Context, h *held) (fault.Counters, fault.State) {
-	var sum fault.Counters
+func (m *Manager) lookAtAll(ctx context.Context) {
+	m.mu.Lock()
+	var ids []string
+	for _, h := range m.inOrder() {
+		ids = append(ids, h.fault.ID)
+	}
+	m.mu.Unlock()
+	for _, id := range ids {
+		m.look(ctx, id)
+	}
+}
+
+// look compares one fault with what is in force, and tells the watchers when its
+// state changed. Where the kernel cannot be asked, what was seen last stands.
+func (m *Manager) look(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	h, leave, err := m.enterFault(ctx, id)
+	if err != nil {
+		return
+	}
+	defer leave()
+	now, err := m.count(ctx, h)
+	if err != nil {
+		m.cfg.Log.Warn("fault could not be read back", "fault", id, "err", err)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := h.fault.State
+	h.fault.State, h.fault.Counters, h.fault.CountersMissing = now.state, now.counters, now.missing
+	switch {
+	case now.state == before:
+	case now.state == fault.Active:
+		m.publish("repaired", h.fault)
+	default:
+		m.publish(string(now.state), h.fault)
+	}
+}
+
+// sight is what a look at a fault found.
+type sight struct {
+	state    fault.State
+	counters fault.Counters
+	missing  []string
+}
+
+// count reads every slot of h. The error says that the kernel could not be asked;
+// the sight is then the one before. The caller holds the lane.
+func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
+	old := sight{h.fault.State, h.fault.Counters, h.fault.CountersMissing}
+	now := sight{state: fault.Active}
 	for _, s := range h.slots() {
-		on := m.at(s)
-		if s.proxy != "" {
-			got, err := m.cfg.Stream.Read(ctx, h.target)
-			if err != nil {
-				return sum, fault.Lost
-			}
-			var want []fault.Toxic
-			for _, o := range on {
-				want = append(want, o.fault.Spec.Toxics...)
-			}
-			if !slices.Equal(got, fault.NormalizeToxics(want)) {
-				return sum, fault.Drifted
-			}
-			continue
-		}
-		st, err := m.cfg.Engines[h.fault.Engine].Read(ctx, s.place)
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				m.cfg.Log.Warn("fault could not be read back", "fault", h.fault.ID, "err", err)
-			}
-			return sum, fault.Lost
-		}
-		sum = sum.Add(st.Counters)
-		var want qdisc.Netem
-		for _, o := range on {
-			want, _ = want.Merge(*o.fault.Spec.Packet)
-		}
-		if len(want.Differences(st.Netem)) > 0 {
-			return sum, fault.Drifted
+		same, err := m.compare(ctx, h, s, &now)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return sight{fault.Lost, old.counters, old.missing}, nil
+		case err != nil:
+			return old, err
+		case !same:
+			now.state = fault.Drifted
 		}
 	}
-	return sum, fault.Active
+	return now, nil
+}
+
+// compare reads one slot, adds its counters to now, and reports whether it is as it
+// should be.
+func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (bool, error) {
+	on := m.at(s)
+	if s.proxy != "" {
+		got, err := m.cfg.Stream.Read(ctx, h.target)
+		return slices.Equal(got, fault.NormalizeToxics(toxicsOf(on))), err
+	}
+	st, err := m.cfg.Engines[h.fault.Engine].Read(ctx, s.place)
+	if err != nil {
+		return false, err
+	}
+	now.counters = now.counters.Add(st.Counters)
+	now.missing = st.CountersMissing
+	return len(union(on).Differences(st.Netem)) == 0, nil
 }

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,9 +22,9 @@ type StreamEngine interface {
 	// Set makes toxics all that the target's proxy does to connections, until
 	// deadline, which it enforces by itself.
 	Set(ctx context.Context, t target.Target, toxics []fault.Toxic, deadline time.Time) error
-	// Read returns what is in force.
+	// Read returns what is in force; fs.ErrNotExist when there is no proxy any more.
 	Read(ctx context.Context, t target.Target) ([]fault.Toxic, error)
-	// Clear takes every toxic away.
+	// Clear takes every toxic away. A proxy that is gone has none.
 	Clear(ctx context.Context, t target.Target) error
 }
 
@@ -38,36 +39,103 @@ type Config struct {
 	Stream StreamEngine
 	// Resolve turns a target's name into places that exist now.
 	Resolve func(ctx context.Context, name string) (target.Target, error)
-	Log     *slog.Logger
+	// LookEvery is how often the kernel is compared with what is held; 0 is only when
+	// somebody asks.
+	LookEvery time.Duration
+	Log       *slog.Logger
 }
 
-// Manager holds all faults. It is safe for concurrent use; what changes the
-// kernel is done one at a time.
+// Manager holds all faults. It is safe for concurrent use. What changes the kernel
+// for one target and layer is done one at a time; a hung proxy does not hold up the
+// packet layer, nor one target another.
 type Manager struct {
 	cfg    Config
 	events *broadcaster
+	// prefix begins the ids; it is different in each agent's life, so that a client
+	// which outlived one does not end a fault of the next.
+	prefix  string
+	looking sync.WaitGroup
+	stop    context.CancelFunc
 
+	// mu guards what follows, and is never held over a call to an engine.
 	mu       sync.Mutex
 	nextID   int
 	held     map[string]*held
-	requests map[string]string // request id -> fault id
+	requests map[string]request
+	lanes    map[string]chan struct{}
 	closed   bool
 }
 
-// held is a fault with what is needed to end it.
+// held is a fault with what is needed to end it. Its fields are written by the
+// holder of its lane, under the Manager's lock.
 type held struct {
 	fault  fault.Fault
 	target target.Target
 	places []target.Place
 	timer  *time.Timer
-	// finger is what the request asked for, to tell a replay from a reuse.
-	finger string
+	// ending faults are no longer part of what is put into force.
+	ending bool
+	// tries counts how often ending it failed.
+	tries int
 }
 
-// New returns a Manager without faults.
-func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, events: newBroadcaster(), held: map[string]*held{}, requests: map[string]string{}}
+// request is what an Apply with a request id was about.
+type request struct {
+	id     string // of the fault
+	finger string
+	ended  time.Time
 }
+
+// requestMemory is how long the end of a fault is remembered for replays.
+const requestMemory = time.Hour
+
+// New returns a Manager without faults. Close must be called.
+func New(cfg Config) *Manager {
+	m := &Manager{
+		cfg: cfg, events: newBroadcaster(), prefix: newPrefix(),
+		held: map[string]*held{}, requests: map[string]request{}, lanes: map[string]chan struct{}{},
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	m.stop = stop
+	if cfg.LookEvery > 0 {
+		m.looking.Go(func() { m.keepLooking(ctx) })
+	}
+	return m
+}
+
+// newPrefix draws three consonants, of which no word can be made.
+func newPrefix() string {
+	const letters = "bcdfghjkmnpqrstvwxz"
+	b := make([]byte, 3)
+	_, _ = rand.Read(b) // it never fails
+	for i := range b {
+		b[i] = letters[int(b[i])%len(letters)]
+	}
+	return string(b)
+}
+
+// enter waits for the lane of a target's layer, and returns what leaves it.
+func (m *Manager) enter(ctx context.Context, name string, packet bool) (leave func(), err error) {
+	key := "stream " + name
+	if packet {
+		key = "packet " + name
+	}
+	m.mu.Lock()
+	lane := m.lanes[key]
+	if lane == nil {
+		lane = make(chan struct{}, 1)
+		m.lanes[key] = lane
+	}
+	m.mu.Unlock()
+	select {
+	case lane <- struct{}{}:
+		return func() { <-lane }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for another change of %s: %w", name, context.Cause(ctx))
+	}
+}
+
+func (h *held) isPacket() bool { return h.fault.Spec.Packet != nil }
 
 // Apply makes a fault, or returns the one that an earlier call with the same
 // RequestID made. When it fails, everything is as it was.
@@ -81,37 +149,40 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 	if s.Direction == "" {
 		s.Direction = fault.To
 	}
+	if f, ok, err := m.replay(s); ok || err != nil {
+		return f, err
+	}
+	if _, err := m.cfg.Resolve(ctx, s.Target); err != nil { // before it gets a lane
+		return fault.Fault{}, err
+	}
+	leave, err := m.enter(ctx, s.Target, s.Packet != nil)
+	if err != nil {
+		return fault.Fault{}, fmt.Errorf("apply: %w", err)
+	}
+	defer leave()
+	if f, ok, err := m.replay(s); ok || err != nil { // its twin was before us in the lane
+		return f, err
+	}
 	t, err := m.cfg.Resolve(ctx, s.Target)
 	if err != nil {
 		return fault.Fault{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return fault.Fault{}, errors.New("apply: the agent is shutting down")
-	}
-	if f, ok, err := m.replay(s); ok || err != nil {
-		return f, err
-	}
-	h := &held{target: t, finger: fingerprint(s), fault: fault.Fault{Spec: s, State: fault.Active}}
+	h := &held{target: t, fault: fault.Fault{Spec: s, State: fault.Active}}
 	if err := m.place(ctx, h); err != nil {
 		return fault.Fault{}, err
 	}
-	if err := m.checkConflict(h); err != nil {
+	if err := m.admit(h); err != nil {
 		return fault.Fault{}, err
 	}
-	h.fault.Applied = time.Now()
-	h.fault.Expires = h.fault.Applied.Add(s.TTL)
-	m.nextID++
-	h.fault.ID = fmt.Sprintf("f%d", m.nextID)
-	m.held[h.fault.ID] = h
-	if err := m.enforce(ctx, h.slots()); err != nil {
-		delete(m.held, h.fault.ID)
-		return fault.Fault{}, errors.Join(err, m.restore(ctx, h.slots()))
+	if err := m.enforce(ctx, h); err != nil {
+		m.drop(h)
+		return fault.Fault{}, errors.Join(err, m.restore(ctx, h))
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.schedule(h)
 	if s.RequestID != "" {
-		m.requests[s.RequestID] = h.fault.ID
+		m.requests[s.RequestID] = request{id: h.fault.ID, finger: fingerprint(s)}
 	}
 	m.publish("applied", h.fault)
 	return h.fault, nil
@@ -119,16 +190,23 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 
 // replay finds the fault that an earlier request of the same id made.
 func (m *Manager) replay(s fault.Spec) (fault.Fault, bool, error) {
-	id, ok := m.requests[s.RequestID]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, r := range m.requests {
+		if !r.ended.IsZero() && time.Since(r.ended) > requestMemory {
+			delete(m.requests, id)
+		}
+	}
+	r, ok := m.requests[s.RequestID]
 	if !ok || s.RequestID == "" {
 		return fault.Fault{}, false, nil
 	}
-	h, ok := m.held[id]
-	if !ok {
-		return fault.Fault{}, true, fmt.Errorf("apply: request id %q made fault %s, which has ended", s.RequestID, id)
-	}
-	if h.finger != fingerprint(s) {
+	if r.finger != fingerprint(s) {
 		return fault.Fault{}, true, &qdisc.FieldError{Field: "request_id", Value: s.RequestID, Want: "an id of its own for each different request"}
+	}
+	h, ok := m.held[r.id]
+	if !ok {
+		return fault.Fault{}, true, fmt.Errorf("apply: request id %q made fault %s, which has ended", s.RequestID, r.id)
 	}
 	return h.fault, true, nil
 }
@@ -167,12 +245,17 @@ func (m *Manager) place(ctx context.Context, h *held) error {
 	for _, p := range h.places {
 		h.fault.Placement = append(h.fault.Placement, p.String())
 	}
-	h.fault.Warnings = append(h.fault.Warnings, s.Packet.Warnings()...)
-	if h.fault.Engine == fault.Netem && h.places[0].Flow != (target.Flow{}) {
-		h.fault.Warnings = append(h.fault.Warnings,
-			fmt.Sprintf("netem on the lab's wire impairs every packet on that link, not only those of %s", s.Target))
-	}
+	h.fault.Warnings = h.warnings()
 	return nil
+}
+
+// warnings are what the user should know about what he asked for.
+func (h *held) warnings() []string {
+	w := h.fault.Spec.Packet.Warnings()
+	if h.fault.Engine == fault.Netem && h.places[0].Flow != (target.Flow{}) {
+		w = append(w, fmt.Sprintf("netem on the lab's wire impairs every packet on that link, not only those of %s", h.fault.Spec.Target))
+	}
+	return w
 }
 
 func (m *Manager) chooseEngine(ctx context.Context, h *held) error {
@@ -201,6 +284,8 @@ func (m *Manager) chooseEngine(ctx context.Context, h *held) error {
 
 // engineAt returns the engine in use at one of places, if any.
 func (m *Manager) engineAt(places []target.Place) fault.Engine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, h := range m.held {
 		for _, p := range h.places {
 			if slices.Contains(places, p) {
@@ -211,8 +296,13 @@ func (m *Manager) engineAt(places []target.Place) fault.Engine {
 	return ""
 }
 
-// checkConflict refuses what cannot stand beside the faults that are held.
-func (m *Manager) checkConflict(h *held) error {
+// admit takes h into the books, unless it cannot stand beside what is there.
+func (m *Manager) admit(h *held) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errors.New("apply: the agent is shutting down")
+	}
 	for _, other := range m.inOrder() {
 		if !sharesSlot(h, other) {
 			continue
@@ -226,7 +316,23 @@ func (m *Manager) checkConflict(h *held) error {
 				strings.Join(fields, ", "), describe(other.fault), other.fault.ID, other.fault.ID)
 		}
 	}
+	m.nextID++
+	h.fault.ID = fmt.Sprintf("%s%d", m.prefix, m.nextID)
+	h.fault.Applied = time.Now()
+	h.fault.Expires = h.fault.Applied.Add(h.fault.Spec.TTL)
+	m.held[h.fault.ID] = h
 	return nil
+}
+
+// drop takes h out of the books.
+func (m *Manager) drop(h *held) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.held, h.fault.ID)
+	if r, ok := m.requests[h.fault.Spec.RequestID]; ok {
+		r.ended = time.Now()
+		m.requests[h.fault.Spec.RequestID] = r
+	}
 }
 
 func sharesSlot(a, b *held) bool {
@@ -260,89 +366,10 @@ func describe(f fault.Fault) string {
 		time.Since(f.Applied).Round(time.Second), time.Until(f.Expires).Round(time.Second))
 }
 
-// inOrder returns the held faults in the order in which they were applied.
+// inOrder returns the held faults in the order in which they were applied. The
+// caller holds the lock.
 func (m *Manager) inOrder() []*held {
 	hs := slices.Collect(maps.Values(m.held))
 	slices.SortFunc(hs, func(a, b *held) int { return a.fault.Applied.Compare(b.fault.Applied) })
 	return hs
-}
-
-// Change alters a packet fault in place, with one replace. The owner stays.
-func (m *Manager) Change(ctx context.Context, id, owner string, p qdisc.Patch) (fault.Fault, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h, err := m.owned(id, owner)
-	if err != nil {
-		return fault.Fault{}, err
-	}
-	if h.fault.Spec.Packet == nil {
-		return fault.Fault{}, fmt.Errorf("change: fault %s is a stream fault; clear it and apply another", id)
-	}
-	before := h.fault.Spec.Packet
-	after := p.Apply(*before)
-	if err := errors.Join(p.Validate(), after.Validate()); err != nil {
-		return fault.Fault{}, err
-	}
-	h.fault.Spec.Packet = &after
-	if err := m.checkCombined(h); err != nil {
-		h.fault.Spec.Packet = before
-		return fault.Fault{}, err
-	}
-	if err := m.enforce(ctx, h.slots()); err != nil {
-		h.fault.Spec.Packet = before
-		return fault.Fault{}, errors.Join(err, m.restore(ctx, h.slots()))
-	}
-	h.fault.Warnings = after.Warnings()
-	m.publish("changed", h.fault)
-	return h.fault, nil
-}
-
-// checkCombined refuses a change that would set what another fault sets.
-func (m *Manager) checkCombined(h *held) error {
-	for _, other := range m.inOrder() {
-		if other == h || !sharesSlot(h, other) {
-			continue
-		}
-		if fields := sameFields(h.fault.Spec, other.fault.Spec); len(fields) > 0 {
-			return fmt.Errorf("change: %w: %s is set by %s already", fault.ErrConflict, strings.Join(fields, ", "), describe(other.fault))
-		}
-	}
-	return nil
-}
-
-// Renew gives a fault ttl from now; 0 means its own TTL.
-func (m *Manager) Renew(ctx context.Context, id, owner string, ttl time.Duration) (fault.Fault, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h, err := m.owned(id, owner)
-	if err != nil {
-		return fault.Fault{}, err
-	}
-	if ttl == 0 {
-		ttl = h.fault.Spec.TTL
-	}
-	if ttl < fault.MinTTL || ttl > fault.MaxTTL {
-		return fault.Fault{}, &qdisc.FieldError{Field: "ttl", Value: ttl.String(), Want: "a time from 1s to 24h, such as 10m"}
-	}
-	before := h.fault.Expires
-	h.fault.Expires = time.Now().Add(ttl)
-	if err := m.enforce(ctx, h.slots()); err != nil {
-		h.fault.Expires = before
-		return fault.Fault{}, errors.Join(err, m.restore(ctx, h.slots()))
-	}
-	m.schedule(h)
-	m.publish("renewed", h.fault)
-	return h.fault, nil
-}
-
-// owned finds a fault that owner may change.
-func (m *Manager) owned(id, owner string) (*held, error) {
-	h, ok := m.held[id]
-	if !ok {
-		return nil, m.unknownFault(id)
-	}
-	if h.fault.Spec.Owner != owner {
-		return nil, fmt.Errorf("%w: fault %s belongs to %s", fault.ErrConflict, id, h.fault.Spec.Owner)
-	}
-	return h, nil
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +20,9 @@ import (
 	"netemd/qdisc"
 )
 
-// fakeEngine is a kernel in memory. It is used under the manager's lock alone.
+// fakeEngine is a kernel in memory.
 type fakeEngine struct {
+	mu       sync.Mutex
 	at       map[target.Place]qdisc.Netem
 	deadline map[target.Place]time.Time
 	failSet  func(p target.Place, n qdisc.Netem) error
@@ -31,6 +35,11 @@ func newFakeEngine() *fakeEngine {
 }
 
 func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
 	if e.failSet != nil {
 		if err := e.failSet(p, n); err != nil {
 			return err
@@ -40,7 +49,12 @@ func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadl
 	return nil
 }
 
-func (e *fakeEngine) Read(_ context.Context, p target.Place) (fault.Status, error) {
+func (e *fakeEngine) Read(ctx context.Context, p target.Place) (fault.Status, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ctx.Err() != nil {
+		return fault.Status{}, context.Cause(ctx)
+	}
 	if e.gone {
 		return fault.Status{}, fs.ErrNotExist
 	}
@@ -48,6 +62,8 @@ func (e *fakeEngine) Read(_ context.Context, p target.Place) (fault.Status, erro
 }
 
 func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.failFree != nil {
 		return e.failFree
 	}
@@ -57,16 +73,56 @@ func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
 
 func (e *fakeEngine) Close() error { return nil }
 
-// fakeProxy is a stream engine in memory.
-type fakeProxy struct{ toxics map[string][]fault.Toxic }
+// failClear makes clearing fail with err, or work again.
+func (e *fakeEngine) failClear(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failFree = err
+}
 
-func (p *fakeProxy) Set(_ context.Context, t target.Target, toxics []fault.Toxic, _ time.Time) error {
-	p.toxics[t.Name] = toxics
+// inForce is what the kernel holds.
+func (e *fakeEngine) inForce() map[target.Place]qdisc.Netem {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.at)
+}
+
+// meddle is somebody else's change of the kernel.
+func (e *fakeEngine) meddle(p target.Place, n qdisc.Netem) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.at[p] = n
+}
+
+// fakeProxy is a stream engine in memory.
+type fakeProxy struct {
+	toxics map[string][]fault.Toxic
+	// hang, when not nil, holds every call until it is closed.
+	hang chan struct{}
+}
+
+func (p *fakeProxy) wait(ctx context.Context) error {
+	if p.hang == nil {
+		return nil
+	}
+	select {
+	case <-p.hang:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *fakeProxy) Set(ctx context.Context, t target.Target, toxics []fault.Toxic, _ time.Time) error {
+	if err := p.wait(ctx); err != nil {
+		return err
+	}
+	p.toxics[t.Name] = fault.NormalizeToxics(toxics)
 	return nil
 }
 
-func (p *fakeProxy) Read(_ context.Context, t target.Target) ([]fault.Toxic, error) {
-	return p.toxics[t.Name], nil
+func (p *fakeProxy) Read(ctx context.Context, t target.Target) ([]fault.Toxic, error) {
+	return p.toxics[t.Name], p.wait(ctx)
 }
 
 func (p *fakeProxy) Clear(_ context.Context, t target.Target) error {
@@ -81,15 +137,23 @@ var (
 
 func newManager(t *testing.T, e *fakeEngine) *Manager {
 	t.Helper()
+	return newManagerWith(t, e, &fakeProxy{toxics: map[string][]fault.Toxic{}})
+}
+
+func newManagerWith(t *testing.T, e *fakeEngine, p *fakeProxy) *Manager {
+	t.Helper()
 	m := New(Config{
 		Engines: map[fault.Engine]Engine{fault.EBPF: e},
 		Choose:  func(context.Context) (fault.Engine, string, error) { return fault.EBPF, "test", nil },
-		Stream:  &fakeProxy{toxics: map[string][]fault.Toxic{}},
+		Stream:  p,
 		Resolve: func(_ context.Context, name string) (target.Target, error) {
-			if name != "pg" {
-				return target.Target{}, target.ErrUnknown
+			switch name {
+			case "pg":
+				return target.Target{Name: "pg", To: to, From: from, Proxy: netip.MustParseAddrPort("10.77.0.2:15432")}, nil
+			case "bare":
+				return target.Target{Name: "bare", To: to, From: from}, nil
 			}
-			return target.Target{Name: "pg", To: to, From: from}, nil
+			return target.Target{}, target.ErrUnknown
 		},
 		Log: slog.New(slog.DiscardHandler),
 	})
@@ -121,14 +185,14 @@ func TestFaultsOfOneOwnerCombine(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[target.Place]qdisc.Netem{to: {Loss: 20, Delay: 10 * time.Millisecond}}
-	if diff := cmp.Diff(want, e.at); diff != "" {
+	if diff := cmp.Diff(want, e.inForce()); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}
 	if _, err := m.Clear(ctx, fault.Selector{ID: first.ID}, "uid 0"); err != nil {
 		t.Fatal(err)
 	}
 	want = map[target.Place]qdisc.Netem{to: {Delay: 10 * time.Millisecond}}
-	if diff := cmp.Diff(want, e.at); diff != "" {
+	if diff := cmp.Diff(want, e.inForce()); diff != "" {
 		t.Errorf("after the first was cleared (-want +got):\n%s", diff)
 	}
 }
@@ -143,7 +207,7 @@ func TestConflicts(t *testing.T) {
 		want string
 	}{
 		"another owner":      {other, "held by uid 0"},
-		"the same thing":     {loss(5), "loss is set by fault f1"},
+		"the same thing":     {loss(5), "loss is set by fault "},
 		"a different engine": {netem, "engine ebpf carries a fault"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +220,7 @@ func TestConflicts(t *testing.T) {
 			if !errors.Is(err, fault.ErrConflict) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want a conflict that says %q", err, tt.want)
 			}
-			if diff := cmp.Diff(map[target.Place]qdisc.Netem{to: {Loss: 20}}, e.at); diff != "" {
+			if diff := cmp.Diff(map[target.Place]qdisc.Netem{to: {Loss: 20}}, e.inForce()); diff != "" {
 				t.Errorf("the refused apply changed the kernel (-want +got):\n%s", diff)
 			}
 		})
@@ -181,7 +245,7 @@ func TestFailedApplyLeavesWhatWas(t *testing.T) {
 	if _, err := m.Apply(t.Context(), both); !errors.Is(err, broken) {
 		t.Fatalf("error %v, want %v", err, broken)
 	}
-	if diff := cmp.Diff(map[target.Place]qdisc.Netem{to: {Loss: 20}}, e.at); diff != "" {
+	if diff := cmp.Diff(map[target.Place]qdisc.Netem{to: {Loss: 20}}, e.inForce()); diff != "" {
 		t.Errorf("after a failed apply (-want +got):\n%s", diff)
 	}
 	if n := len(m.List(t.Context())); n != 1 {
@@ -200,7 +264,7 @@ func TestChange(t *testing.T) {
 	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &zero}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(qdisc.Netem{Delay: 10 * time.Millisecond}, e.at[to]); diff != "" {
+	if diff := cmp.Diff(qdisc.Netem{Delay: 10 * time.Millisecond}, e.inForce()[to]); diff != "" {
 		t.Errorf("loss set to 0 (-want +got):\n%s", diff)
 	}
 	if _, err := m.Change(t.Context(), f.ID, "uid 7", qdisc.Patch{Loss: &zero}); !errors.Is(err, fault.ErrConflict) {
@@ -251,12 +315,12 @@ func TestExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(4999 * time.Millisecond)
-		if len(e.at) != 1 {
+		if len(e.inForce()) != 1 {
 			t.Fatal("a renewed fault ended too early")
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		if len(e.at) != 0 || len(m.List(t.Context())) != 0 {
+		if len(e.inForce()) != 0 || len(m.List(t.Context())) != 0 {
 			t.Error("the fault is still there after its time")
 		}
 	})
@@ -271,7 +335,7 @@ func TestFailedClearingIsTriedAgain(t *testing.T) {
 		if _, err := m.Apply(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		e.failFree = fs.ErrPermission
+		e.failClear(fs.ErrPermission)
 		time.Sleep(1500 * time.Millisecond)
 		list := m.List(t.Context())
 		if len(list) != 1 || !strings.Contains(strings.Join(list[0].Warnings, " "), "clear failed") {
@@ -280,7 +344,7 @@ func TestFailedClearingIsTriedAgain(t *testing.T) {
 		if _, err := m.Clear(t.Context(), fault.Selector{All: true}, ""); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("clear: %v, want permission denied", err)
 		}
-		e.failFree = nil
+		e.failClear(nil)
 		time.Sleep(2 * time.Second)
 		if len(m.List(t.Context())) != 0 {
 			t.Error("clearing was not tried again")
@@ -299,7 +363,7 @@ func TestLookFindsLostAndDrifted(t *testing.T) {
 	if got, _ := m.Get(t.Context(), f.ID); got.State != fault.Active || got.Counters.Lost != 2 {
 		t.Errorf("state %s, counters %+v, want active with 2 lost", got.State, got.Counters)
 	}
-	e.at[to] = qdisc.Netem{Loss: 10}
+	e.meddle(to, qdisc.Netem{Loss: 10})
 	if got, _ := m.Get(t.Context(), f.ID); got.State != fault.Drifted {
 		t.Errorf("state %s after a change behind our back, want drifted", got.State)
 	}
@@ -355,12 +419,151 @@ func TestClear(t *testing.T) {
 	}
 }
 
-func TestStreamFault(t *testing.T) {
-	m := newManager(t, newFakeEngine())
-	s := fault.Spec{Target: "pg", Owner: "uid 0", Toxics: []fault.Toxic{{Kind: fault.Latency, Latency: time.Second}}}
-	if _, err := m.Apply(t.Context(), s); !errors.Is(err, errors.ErrUnsupported) {
+func toxic(target string, t fault.Toxic) fault.Spec {
+	return fault.Spec{Target: target, Owner: "uid 0", Toxics: []fault.Toxic{t}}
+}
+
+func TestStreamFaults(t *testing.T) {
+	p := &fakeProxy{toxics: map[string][]fault.Toxic{}}
+	m := newManagerWith(t, newFakeEngine(), p)
+	latency := fault.Toxic{Kind: fault.Latency, Latency: time.Second}
+	if _, err := m.Apply(t.Context(), toxic("bare", latency)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a target without a proxy: %v, want unsupported", err)
 	}
+	first, err := m.Apply(t.Context(), toxic("pg", latency))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Apply(t.Context(), toxic("pg", latency)); !errors.Is(err, fault.ErrConflict) {
+		t.Errorf("the same toxic twice: %v, want a conflict", err)
+	}
+	if _, err := m.Apply(t.Context(), toxic("pg", fault.Toxic{Kind: fault.Down})); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.toxics["pg"]) != 2 {
+		t.Errorf("in force: %+v, want both", p.toxics)
+	}
+	if _, err := m.Clear(t.Context(), fault.Selector{ID: first.ID}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.toxics["pg"]; len(got) != 1 || got[0].Kind != fault.Down {
+		t.Errorf("after the first was cleared: %+v, want down", got)
+	}
+	p.toxics["pg"] = nil
+	if got := m.List(t.Context()); len(got) != 1 || got[0].State != fault.Drifted {
+		t.Errorf("list: %+v, want one that drifted", got)
+	}
+}
+
+func TestHungProxyHoldsUpNoPacketFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, p := newFakeEngine(), &fakeProxy{toxics: map[string][]fault.Toxic{}}
+		m := newManagerWith(t, e, p)
+		if _, err := m.Apply(t.Context(), toxic("pg", fault.Toxic{Kind: fault.Down})); err != nil {
+			t.Fatal(err)
+		}
+		p.hang = make(chan struct{})
+		go func() { _, _ = m.Clear(t.Context(), fault.Selector{All: true}, "") }()
+		synctest.Wait()
+		began := time.Now()
+		s := loss(20)
+		s.TTL = 2 * time.Second
+		if _, err := m.Apply(t.Context(), s); err != nil || time.Since(began) > 0 {
+			t.Errorf("apply beside a hung proxy: %v after %v", err, time.Since(began))
+		}
+		if got := m.List(t.Context()); len(got) != 2 || time.Since(began) > 2*lookTime {
+			t.Errorf("list beside a hung proxy: %d faults after %v", len(got), time.Since(began))
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(e.inForce()) != 0 {
+			t.Error("the packet fault outlived its time")
+		}
+		close(p.hang)
+		synctest.Wait()
+	})
+}
+
+func TestInterruptedLookChangesNothing(t *testing.T) {
+	m := newManager(t, newFakeEngine())
+	f, err := m.Apply(t.Context(), loss(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := m.List(ctx); len(got) != 1 || got[0].State != fault.Active {
+		t.Errorf("list of a client that has gone: %+v, want an active fault", got)
+	}
+	if got, err := m.Get(t.Context(), f.ID); err != nil || got.State != fault.Active {
+		t.Errorf("afterwards: %s, %v", got.State, err)
+	}
+}
+
+func TestRetireShutsNewFaultsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine()
+		m := newManager(t, e)
+		up := true
+		resolve := m.cfg.Resolve
+		m.cfg.Resolve = func(ctx context.Context, name string) (target.Target, error) {
+			if !up {
+				return target.Target{}, target.ErrUnknown
+			}
+			return resolve(ctx, name)
+		}
+		if _, err := m.Apply(t.Context(), loss(20)); err != nil {
+			t.Fatal(err)
+		}
+		e.failClear(errors.New("clearing fails"))
+		late := make(chan error, 1)
+		err := m.Retire(t.Context(), []string{"pg"}, func(context.Context) error {
+			go func() {
+				_, err := m.Apply(context.Background(), delay(time.Second))
+				late <- err
+			}()
+			synctest.Wait()
+			up = false
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-late; !errors.Is(err, target.ErrUnknown) {
+			t.Errorf("a fault that came while the target went: %v, want unknown target", err)
+		}
+		if got := m.List(t.Context()); len(got) != 0 {
+			t.Errorf("list: %+v, want nothing: the fault went with its target", got)
+		}
+	})
+}
+
+func TestWatchingFindsWhatNobodyAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine()
+		m := New(Config{
+			Engines: map[fault.Engine]Engine{fault.EBPF: e}, LookEvery: 500 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+			Choose: func(context.Context) (fault.Engine, string, error) { return fault.EBPF, "test", nil },
+			Resolve: func(context.Context, string) (target.Target, error) {
+				return target.Target{Name: "pg", To: to, From: from}, nil
+			},
+		})
+		defer func() { _ = m.Close(context.Background()) }()
+		events := watch(t, m)
+		if _, err := m.Apply(t.Context(), loss(20)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		e.meddle(to, qdisc.Netem{Loss: 10})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		e.meddle(to, qdisc.Netem{Loss: 20})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"applied", "drifted", "repaired"}, []string{<-events, <-events, <-events}); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestUnknownTargetAndShutdown(t *testing.T) {

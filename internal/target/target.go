@@ -48,6 +48,9 @@ type Place struct {
 	// while the device does not exist yet (dry run).
 	Device string
 	Index  int
+	// Cookie is SO_NETNS_COOKIE of the namespace, 0 while unknown (dry run): with it
+	// an undo never touches a namespace that was made anew.
+	Cookie uint64
 	Hook   Hook
 	// Owned says that netemd made the device, so that its root qdisc is ours.
 	Owned bool

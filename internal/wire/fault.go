@@ -140,6 +140,9 @@ func Patch(p qdisc.Patch) *netemv1.Netem {
 
 // PatchOf translates a change, or with Patch.Apply a whole impairment.
 func PatchOf(m *netemv1.Netem) qdisc.Patch {
+	if m == nil {
+		return qdisc.Patch{}
+	}
 	p := qdisc.Patch{Gap: m.GapPackets, Limit: m.LimitPackets, Seed: m.Seed}
 	p.Delay, p.Jitter = convert[time.Duration](m.DelayNs), convert[time.Duration](m.JitterNs)
 	p.DelayCorrelation = convert[qdisc.Percent](m.DelayCorrelationPercent)
@@ -186,7 +189,7 @@ func toxicOf(m *netemv1.Toxic) fault.Toxic {
 func Fault(f fault.Fault) *netemv1.Fault {
 	return &netemv1.Fault{
 		Id: f.ID, Spec: FaultSpec(f.Spec), State: states.toProto(f.State), Engine: engines.toProto(f.Engine),
-		EngineReason: f.EngineReason, Placement: f.Placement, Warnings: f.Warnings,
+		EngineReason: f.EngineReason, Placement: f.Placement, Warnings: f.Warnings, CountersMissing: f.CountersMissing,
 		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires),
 		Counters: &netemv1.Counters{
 			Seen: f.Counters.Seen, Lost: f.Counters.Lost, Overflow: f.Counters.Overflow, Delayed: f.Counters.Delayed,
@@ -204,7 +207,8 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 	s.Owner = m.GetSpec().GetOwner()
 	f := fault.Fault{
 		ID: m.GetId(), Spec: s, EngineReason: m.GetEngineReason(), Placement: m.GetPlacement(), Warnings: m.GetWarnings(),
-		Applied: m.GetApplied().AsTime(), Expires: m.GetExpires().AsTime(),
+		CountersMissing: m.GetCountersMissing(),
+		Applied:         m.GetApplied().AsTime(), Expires: m.GetExpires().AsTime(),
 	}
 	if f.State, err = states.fromProto("state", m.GetState()); err != nil {
 		return f, err

@@ -665,19 +665,20 @@ func (x *Counters) GetOpened() uint64 {
 }
 
 type Fault struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Spec          *FaultSpec             `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	State         FaultState             `protobuf:"varint,3,opt,name=state,proto3,enum=netem.v1.FaultState" json:"state,omitempty"`
-	Engine        Engine                 `protobuf:"varint,4,opt,name=engine,proto3,enum=netem.v1.Engine" json:"engine,omitempty"`
-	EngineReason  string                 `protobuf:"bytes,5,opt,name=engine_reason,json=engineReason,proto3" json:"engine_reason,omitempty"`
-	Placement     []string               `protobuf:"bytes,6,rep,name=placement,proto3" json:"placement,omitempty"`
-	Applied       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=applied,proto3" json:"applied,omitempty"`
-	Expires       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires,proto3" json:"expires,omitempty"`
-	Warnings      []string               `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Counters      *Counters              `protobuf:"bytes,10,opt,name=counters,proto3" json:"counters,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Spec            *FaultSpec             `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	State           FaultState             `protobuf:"varint,3,opt,name=state,proto3,enum=netem.v1.FaultState" json:"state,omitempty"`
+	Engine          Engine                 `protobuf:"varint,4,opt,name=engine,proto3,enum=netem.v1.Engine" json:"engine,omitempty"`
+	EngineReason    string                 `protobuf:"bytes,5,opt,name=engine_reason,json=engineReason,proto3" json:"engine_reason,omitempty"`
+	Placement       []string               `protobuf:"bytes,6,rep,name=placement,proto3" json:"placement,omitempty"`
+	Applied         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=applied,proto3" json:"applied,omitempty"`
+	Expires         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires,proto3" json:"expires,omitempty"`
+	Warnings        []string               `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Counters        *Counters              `protobuf:"bytes,10,opt,name=counters,proto3" json:"counters,omitempty"`
+	CountersMissing []string               `protobuf:"bytes,11,rep,name=counters_missing,json=countersMissing,proto3" json:"counters_missing,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Fault) Reset() {
@@ -776,6 +777,13 @@ func (x *Fault) GetWarnings() []string {
 func (x *Fault) GetCounters() *Counters {
 	if x != nil {
 		return x.Counters
+	}
+	return nil
+}
+
+func (x *Fault) GetCountersMissing() []string {
+	if x != nil {
+		return x.CountersMissing
 	}
 	return nil
 }
@@ -1243,7 +1251,7 @@ func (*WatchRequest) Descriptor() ([]byte, []int) {
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// applied | changed | renewed | expired | cleared | lost | drifted
+	// applied | changed | renewed | expired | cleared | lost | drifted | repaired
 	Kind          string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Fault         *Fault `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2820,7 +2828,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"duplicated\x12\x1c\n" +
 	"\treordered\x18\x06 \x01(\x04R\treordered\x12\x1c\n" +
 	"\tcorrupted\x18\a \x01(\x04R\tcorrupted\x12\x16\n" +
-	"\x06opened\x18\b \x01(\x04R\x06opened\"\x91\x03\n" +
+	"\x06opened\x18\b \x01(\x04R\x06opened\"\xbc\x03\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +
@@ -2832,7 +2840,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\aexpires\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x1a\n" +
 	"\bwarnings\x18\t \x03(\tR\bwarnings\x12.\n" +
 	"\bcounters\x18\n" +
-	" \x01(\v2\x12.netem.v1.CountersR\bcounters\"V\n" +
+	" \x01(\v2\x12.netem.v1.CountersR\bcounters\x12)\n" +
+	"\x10counters_missing\x18\v \x03(\tR\x0fcountersMissing\"V\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12'\n" +

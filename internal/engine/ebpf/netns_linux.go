@@ -17,6 +17,26 @@ import (
 // goes with it.
 type identity struct{ dev, inode uint64 }
 
+// meant checks that the namespace which has this name now is the one with this
+// cookie, where that is known.
+func meant(name string, cookie uint64) error {
+	if cookie == 0 {
+		return nil
+	}
+	ns, err := namespaces.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ns.Close() }()
+	switch now, err := ns.Cookie(); {
+	case err != nil:
+		return err
+	case now != cookie:
+		return fmt.Errorf("namespace %q was made anew: %w", name, fs.ErrNotExist)
+	}
+	return nil
+}
+
 // identify looks at the namespace that has this name now.
 func identify(name string) (identity, error) {
 	path := "/proc/self/ns/net"

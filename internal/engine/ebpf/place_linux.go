@@ -120,7 +120,10 @@ func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
 func (pl *place) arm(ctx context.Context) error {
 	pl.hook.mu.Lock()
 	defer pl.hook.mu.Unlock()
-	var err error
+	err := meant(pl.at.Namespace, pl.at.Cookie)
+	if err != nil {
+		return err
+	}
 	if pl.netns, err = identify(pl.at.Namespace); err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*qdisc.Conn, *
 	e.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c, err := dial(p.Namespace)
+	c, err := dial(p)
 	if err == nil {
 		defer func() { _ = c.Close() }()
 		if !p.Owned {
@@ -190,13 +190,23 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*qdisc.Conn, *
 	return err
 }
 
-func dial(namespace string) (*qdisc.Conn, error) {
-	ns, err := namespaces.Open(namespace)
+// dial connects to the namespace that p means. The error is fs.ErrNotExist when
+// another one has its name now.
+func dial(p target.Place) (*qdisc.Conn, error) {
+	ns, err := namespaces.Open(p.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = ns.Close() }()
-	return qdisc.Dial(qdisc.Config{NetNS: ns.FD(), Namespace: namespace})
+	if p.Cookie != 0 {
+		switch cookie, err := ns.Cookie(); {
+		case err != nil:
+			return nil, err
+		case cookie != p.Cookie:
+			return nil, fmt.Errorf("namespace %q was made anew: %w", p.Namespace, fs.ErrNotExist)
+		}
+	}
+	return qdisc.Dial(qdisc.Config{NetNS: ns.FD(), Namespace: p.Namespace})
 }
 
 func nameOf(p target.Place) qdisc.Device { return qdisc.Device{Name: p.Device, Index: p.Index} }

@@ -75,7 +75,7 @@ func newBench(t *testing.T) *bench {
 // root reads the root qdisc, without the engine.
 func (b *bench) root(t *testing.T) qdisc.State {
 	t.Helper()
-	c, err := dial(b.near)
+	c, err := dial(target.Place{Namespace: b.near})
 	if err != nil {
 		t.Fatal(err)
 	}
