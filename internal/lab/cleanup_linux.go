@@ -8,14 +8,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"netemd/namespaces"
 )
 
 // Down takes a lab away: its services, whatever else runs in its namespaces, its
-// namespaces with their devices, and its files. existed is false, without an error,
-// when there was no such lab. What could not be removed is in the error, and stays
-// known for the next attempt.
+// namespaces with their devices, and its files. Once it has begun it does not stop
+// when ctx ends. existed is false, without an error, when there was no such lab. What
+// could not be removed is in the error, and stays known as a broken lab for the next
+// attempt.
 func (m *Manager) Down(ctx context.Context, name string) (existed bool, err error) {
 	if err := m.lock(ctx); err != nil {
 		return false, fmt.Errorf("lab down: %s: %w", name, err)
@@ -31,20 +33,50 @@ func (m *Manager) Down(ctx context.Context, name string) (existed bool, err erro
 	return true, nil
 }
 
-// remove takes a kept lab down and forgets it.
+// remove takes a kept lab down and forgets it, or keeps it as a broken one.
 func (m *Manager) remove(ctx context.Context, r *running) error {
+	m.setDown(r, errors.New("it is being taken down"))
+	if err := m.teardown(ctx, r); err != nil {
+		m.setDown(r, broken(err))
+		return err
+	}
+	m.mu.Lock()
+	delete(m.labs, r.record.Definition.Name)
+	m.mu.Unlock()
+	return nil
+}
+
+// undo takes down a lab that is not kept, and keeps what could not be, since only a
+// lab that is known can be taken down again.
+func (m *Manager) undo(ctx context.Context, r *running) error {
 	err := m.teardown(ctx, r)
-	if err == nil {
-		m.mu.Lock()
-		delete(m.labs, r.record.Definition.Name)
-		m.mu.Unlock()
+	if err != nil {
+		m.setDown(r, broken(err))
+		m.keep(r)
 	}
 	return err
 }
 
-// teardown removes every trace of the lab, going on after an error; the record goes
-// last, and only if all else has gone.
+// broken says that a lab is there in part.
+func broken(err error) error {
+	return fmt.Errorf("it is broken, since it could not be taken down: %w", err)
+}
+
+// teardownLimit bounds what a removal may take, beside the steps in which processes
+// are ended, which have limits of their own.
+const teardownLimit = time.Minute
+
+// uninterrupted returns the context of a removal. Half a lab is worse than a late answer,
+// so the end of ctx does not end a removal that has begun.
+func uninterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), teardownLimit, fmt.Errorf("not gone after %v", teardownLimit))
+}
+
+// teardown removes every trace of the lab, going on after an error and after the end
+// of ctx; the record goes last, and only if all else has gone.
 func (m *Manager) teardown(ctx context.Context, r *running) error {
+	ctx, cancel := uninterrupted(ctx)
+	defer cancel()
 	d := r.record.Definition
 	boot, err := bootID()
 	errs := []error{err}
@@ -101,22 +133,35 @@ func (m *Manager) removeHome(lab string, s serviceRecord) error {
 	if s.Home == "" || s.Home == m.serviceDir(lab, s.Name) {
 		return nil
 	}
-	if !strings.HasPrefix(filepath.Base(s.Home), homePrefix) || !filepath.IsAbs(s.Home) {
-		return fmt.Errorf("service %s: its data folder %q is none of ours", s.Name, s.Home)
+	if err := m.believe(lab, s); err != nil {
+		return err
 	}
 	return os.RemoveAll(s.Home)
 }
 
+// believe checks that the service's data folder may be one that we made.
+func (m *Manager) believe(lab string, s serviceRecord) error {
+	if s.Home == "" || s.Home == m.serviceDir(lab, s.Name) ||
+		filepath.IsAbs(s.Home) && strings.HasPrefix(filepath.Base(s.Home), homePrefix) {
+		return nil
+	}
+	return fmt.Errorf("service %s: its data folder %q is none of ours", s.Name, s.Home)
+}
+
 // Adopt takes over the labs of an earlier process with the same state folder. A lab
-// that is whole is kept, with its proxies started anew; what is not is taken down.
-// The error tells what could not be taken down.
+// that is whole is kept, with its proxies started anew; what is not is taken down. A
+// record that cannot be read is logged and left for Cleanup. The error tells what
+// could not be taken down; it is kept as a broken lab.
 func (m *Manager) Adopt(ctx context.Context) error {
 	if err := m.lock(ctx); err != nil {
 		return fmt.Errorf("lab adopt: %w", err)
 	}
 	defer m.unlock()
-	records, err := m.records()
+	records, bad, err := m.records()
 	errs := []error{err, m.removeUnfinished()}
+	for _, b := range bad {
+		m.cfg.Log.Warn("left a bad record of a lab alone; netemd cleanup sets it aside", "path", b.path, "error", b.err)
+	}
 	for _, rec := range records {
 		r := &running{record: rec}
 		err := m.adopt(ctx, r)
@@ -126,7 +171,7 @@ func (m *Manager) Adopt(ctx context.Context) error {
 			continue
 		}
 		m.cfg.Log.Warn("taking a broken lab down", "lab", rec.Definition.Name, "error", err)
-		errs = append(errs, m.teardown(ctx, r))
+		errs = append(errs, m.undo(ctx, r))
 	}
 	errs = append(errs, m.removeOrphans(ctx))
 	if err := errors.Join(errs...); err != nil {
@@ -178,7 +223,9 @@ func (m *Manager) present(ctx context.Context, d Definition) error {
 }
 
 // Cleanup removes all labs of the state folder, whether this process or an earlier
-// one made them, and needs no agent. It goes on after an error and returns all.
+// one made them, and needs no agent. It goes on after an error and returns all; once it
+// has begun it does not stop when ctx ends. A record that cannot be read is set aside
+// as <lab>.json.bad when the namespaces that bear our mark are gone.
 func (m *Manager) Cleanup(ctx context.Context) error {
 	if err := m.lock(ctx); err != nil {
 		return fmt.Errorf("lab cleanup: %w", err)
@@ -188,12 +235,21 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 	for _, r := range m.all() {
 		errs = append(errs, m.remove(ctx, r))
 	}
-	records, err := m.records()
+	records, bad, err := m.records()
 	errs = append(errs, err, m.removeUnfinished())
 	for _, rec := range records {
+		if _, err := m.get(rec.Definition.Name); err == nil {
+			continue // it was tried above
+		}
 		errs = append(errs, m.teardown(ctx, &running{record: rec}))
 	}
-	errs = append(errs, m.removeOrphans(ctx))
+	err = m.removeOrphans(ctx)
+	errs = append(errs, err)
+	if err == nil {
+		for _, b := range bad {
+			errs = append(errs, m.setAside(b))
+		}
+	}
 	m.tidy()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("lab cleanup: %w", err)
@@ -201,9 +257,26 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 	return nil
 }
 
+// setAside takes a bad record out of the way of the next lab of its name, with the
+// lab's folder. The record is kept, since it may tell a person of a data folder
+// elsewhere.
+func (m *Manager) setAside(b badRecord) error {
+	to := b.path + ".bad"
+	if err := os.Rename(b.path, to); err != nil {
+		return err
+	}
+	m.cfg.Log.Warn("set a bad record of a lab aside", "path", to, "error", b.err)
+	if !nameForm.MatchString(b.name) {
+		return nil // no lab's: "..json" would name the state folder
+	}
+	return os.RemoveAll(m.labDir(b.name))
+}
+
 // removeOrphans removes namespaces that bear our mark and belong to no lab: somebody
-// deleted the record.
+// deleted the record, or it is a bad one. It goes on after the end of ctx.
 func (m *Manager) removeOrphans(ctx context.Context) error {
+	ctx, cancel := uninterrupted(ctx)
+	defer cancel()
 	entries, err := namespaces.List()
 	errs := []error{err}
 	kept := map[string]bool{}

@@ -44,16 +44,16 @@ type Manager struct {
 	labs map[string]*running
 }
 
-// running is a lab that is up, as this process sees it.
+// running is a lab as this process sees it.
 type running struct {
 	record  *record
 	targets []target.Target
 	// lifelines are the surviving children's standard inputs.
 	lifelines []io.Closer
+	// down says why it is not up: it is being taken down, or could not be. It is nil
+	// while the lab is up. Manager.mu guards it.
+	down error
 }
-
-// undoLimit bounds a roll-back whose cause may be the end of its own context.
-const undoLimit = 30 * time.Second
 
 // New returns a manager without labs; Adopt finds those of an earlier process.
 func New(c Config) (*Manager, error) {
@@ -94,8 +94,9 @@ func (m *Manager) unlock() { <-m.change }
 
 // Up makes a lab, tells progress each step (which may be nil) and returns when all
 // services answer. A lab that is up is returned as it is. When a step fails or ctx
-// ends, everything is undone. The error is ErrConflict when a namespace's name is
-// taken or the lab is up with another definition, or broken.
+// ends, everything is undone; what could not be is kept as a broken lab, for Down. The
+// error is ErrConflict when a namespace's name is taken or the lab is up with another
+// definition, or broken.
 func (m *Manager) Up(ctx context.Context, d Definition, progress func(step string)) (Info, error) {
 	info, err := m.up(ctx, d, progress)
 	if err != nil {
@@ -115,10 +116,10 @@ func (m *Manager) up(ctx context.Context, d Definition, progress func(string)) (
 		return Info{}, err
 	}
 	defer m.unlock()
-	m.mu.Lock()
-	old := m.labs[d.Name]
-	m.mu.Unlock()
-	if old != nil {
+	if old, err := m.get(d.Name); err == nil {
+		if err := m.why(old); err != nil {
+			return Info{}, fmt.Errorf("%w: %w; take it down first", ErrConflict, err)
+		}
 		if !reflect.DeepEqual(old.record.Definition, d) {
 			return Info{}, fmt.Errorf("%w: it is up with another definition", ErrConflict)
 		}
@@ -146,9 +147,7 @@ func (m *Manager) up(ctx context.Context, d Definition, progress func(string)) (
 	r := &running{record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, Sysctls: map[string][]Sysctl{}}}
 	if err := m.make(ctx, r, progress); err != nil {
 		progress("undo")
-		undo, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), undoLimit, errors.New("undoing takes too long"))
-		defer cancel()
-		return Info{}, errors.Join(err, m.teardown(undo, r))
+		return Info{}, errors.Join(err, m.undo(ctx, r))
 	}
 	m.keep(r)
 	return r.info(), nil
@@ -218,7 +217,7 @@ func (m *Manager) devices(ctx context.Context, r *running) error {
 		return err
 	}
 	for i := range targets {
-		if err := errors.Join(index(ctx, &targets[i].To), index(ctx, &targets[i].From)); err != nil {
+		if err := errors.Join(locate(ctx, &targets[i].To), locate(ctx, &targets[i].From)); err != nil {
 			return err
 		}
 	}
@@ -227,7 +226,7 @@ func (m *Manager) devices(ctx context.Context, r *running) error {
 		return nil
 	}
 	for _, p := range r.record.Definition.wireDevices() {
-		if err := index(ctx, &p); err != nil {
+		if err := locate(ctx, &p); err != nil {
 			return err
 		}
 		if err := m.cfg.NewDevice(ctx, p); err != nil {
@@ -241,6 +240,20 @@ func (m *Manager) keep(r *running) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.labs[r.record.Definition.Name] = r
+}
+
+// setDown tells why the lab is not up.
+func (m *Manager) setDown(r *running, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.down = why
+}
+
+// why returns why the lab is not up, nil when it is.
+func (m *Manager) why(r *running) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return r.down
 }
 
 // info describes the lab; the record of a kept lab does not change.
@@ -267,7 +280,7 @@ func (r *running) info() Info {
 	return info
 }
 
-// all returns the labs that are up, by name.
+// all returns the labs that are known, by name.
 func (m *Manager) all() []*running {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,7 +291,7 @@ func (m *Manager) all() []*running {
 	return all
 }
 
-// List returns the labs that are up, by name.
+// List returns the labs, by name, with those that are broken or being taken down.
 func (m *Manager) List(context.Context) ([]Info, error) {
 	var infos []Info
 	for _, r := range m.all() {
@@ -287,7 +300,7 @@ func (m *Manager) List(context.Context) ([]Info, error) {
 	return infos, nil
 }
 
-// Get returns a lab that is up, or else ErrUnknown.
+// Get returns a lab as List does, or else ErrUnknown.
 func (m *Manager) Get(_ context.Context, name string) (Info, error) {
 	r, err := m.get(name)
 	if err != nil {
@@ -310,11 +323,14 @@ func (m *Manager) get(name string) (*running, error) {
 }
 
 // Targets returns the targets of all labs that are up, by lab, with the interface
-// indexes that their devices had when the lab was made or adopted.
+// indexes and the namespaces' cookies that were there when the lab was made or
+// adopted. A lab has none from the moment that it is being taken down.
 func (m *Manager) Targets(context.Context) ([]target.Target, error) {
 	var all []target.Target
 	for _, r := range m.all() {
-		all = append(all, r.targets...)
+		if m.why(r) == nil {
+			all = append(all, r.targets...)
+		}
 	}
 	return all, nil
 }
@@ -338,11 +354,14 @@ func (r *running) release() {
 	r.lifelines = nil
 }
 
-// service returns the record of a lab's service of a kind.
+// service returns the record of a service of a kind, of a lab that is up.
 func (m *Manager) service(lab string, kind string, at netip.AddrPort) (serviceRecord, error) {
 	r, err := m.get(lab)
 	if err != nil {
 		return serviceRecord{}, err
+	}
+	if err := m.why(r); err != nil {
+		return serviceRecord{}, fmt.Errorf("%w %q: %w", ErrUnknown, lab, err)
 	}
 	for _, s := range r.record.Services {
 		if s.Kind == kind && s.Address == at {

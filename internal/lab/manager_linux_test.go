@@ -232,6 +232,14 @@ func TestNetwork(t *testing.T) {
 	}
 	for _, p := range []target.Place{ts[0].To, ts[0].From} {
 		contains(t, ip(t, "-n", p.Namespace, "link", "show", "dev", p.Device), fmt.Sprintf("%d: %s@", p.Index, p.Device))
+		n, err := namespaces.Open(p.Namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cookie, err := n.Cookie(); err != nil || p.Cookie != cookie || cookie == 0 {
+			t.Errorf("cookie %d, want %d, %v", p.Cookie, cookie, err)
+		}
+		_ = n.Close()
 	}
 	places := []target.Place{ts[0].From, ts[0].To}
 	for i := range places {

@@ -190,14 +190,17 @@ func (m *Manager) reach(d Definition, p port, peer net.HardwareAddr) error {
 
 // withHandle runs f with an rtnetlink handle inside the namespace.
 func withHandle(ctx context.Context, namespace string, f func(*netlink.Handle) error) error {
-	return namespaces.Do(ctx, namespace, func() error {
-		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer h.Close()
-		return f(h)
-	})
+	return namespaces.Do(ctx, namespace, func() error { return handle(f) })
+}
+
+// handle runs f with an rtnetlink handle of the calling thread's namespace.
+func handle(f func(*netlink.Handle) error) error {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return f(h)
 }
 
 // readMark returns the ownership mark of a namespace, empty when it has none.
@@ -212,18 +215,30 @@ func readMark(ctx context.Context, namespace string) (mark string, err error) {
 	return mark, err
 }
 
-// index fills in the place's interface index. The error is fs.ErrNotExist when the
-// namespace or the device is gone.
-func index(ctx context.Context, p *target.Place) error {
-	return withHandle(ctx, p.Namespace, func(h *netlink.Handle) error {
-		link, err := h.LinkByName(p.Device)
-		if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
-			err = os.ErrNotExist
-		}
-		if err != nil {
-			return fmt.Errorf("device %s in %s: %w", p.Device, p.Namespace, err)
-		}
-		p.Index = link.Attrs().Index
-		return nil
+// locate fills in the place's interface index and its namespace's cookie, both of one
+// and the same namespace. The error is fs.ErrNotExist when the namespace or the device
+// is gone.
+func locate(ctx context.Context, p *target.Place) error {
+	n, err := namespaces.Open(p.Namespace)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = n.Close() }()
+	cookie, err := n.Cookie()
+	if err != nil {
+		return err
+	}
+	return n.Do(ctx, func() error {
+		return handle(func(h *netlink.Handle) error {
+			link, err := h.LinkByName(p.Device)
+			if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
+				err = os.ErrNotExist
+			}
+			if err != nil {
+				return fmt.Errorf("device %s in %s: %w", p.Device, p.Namespace, err)
+			}
+			p.Index, p.Cookie = link.Attrs().Index, cookie
+			return nil
+		})
 	})
 }

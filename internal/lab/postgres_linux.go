@@ -112,7 +112,11 @@ func (m *Manager) startPostgres(ctx context.Context, r *running, rec *serviceRec
 		return err
 	}
 	progress(fmt.Sprintf("%s: starting on %s", rec.Name, rec.Address))
-	args := []string{"-D", data}
+	rules, err := writeRules(rec.Home)
+	if err != nil {
+		return err
+	}
+	args := []string{"-D", data, "-c", "hba_file=" + rules}
 	for _, s := range postgresSettings(rec.Address) {
 		args = append(args, "-c", s)
 	}
@@ -223,8 +227,16 @@ func (m *Manager) initdb(ctx context.Context, lab, ns string, rec *serviceRecord
 	if err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, lastLine(out.Bytes()))
 	}
-	hba := "host all all 0.0.0.0/0 scram-sha-256\nhost all all ::/0 scram-sha-256\n"
-	return os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(hba), 0o600)
+	return nil
+}
+
+// writeRules writes who may log in, and returns the file's path. It is not in the data
+// folder: whoever runs as PostgreSQL's user could put a link there, and root would
+// write where it leads.
+func writeRules(home string) (string, error) {
+	const rules = "host all all 0.0.0.0/0 scram-sha-256\nhost all all ::/0 scram-sha-256\n"
+	path := filepath.Join(home, "pg_hba.conf")
+	return path, writeFile(path, []byte(rules), 0o644)
 }
 
 func lastLine(text []byte) string {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,6 +65,7 @@ func testPostgres(t *testing.T, dir string) {
 	if from != "10.78.0.1" || secret != "SCRAM-SHA-256$" || sockets != "" {
 		t.Errorf("client %q, secret %q, sockets %q", from, secret, sockets)
 	}
+	rulesOfRoot(t, c)
 	_ = c.Close(t.Context())
 
 	wrong := access
@@ -121,6 +124,25 @@ func testPostgres(t *testing.T, dir string) {
 	for _, h := range homes {
 		if _, err := os.Stat(h); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", h, err)
+		}
+	}
+}
+
+// rulesOfRoot checks that only root can change who may log in, or put a link where root
+// writes that.
+func rulesOfRoot(t *testing.T, c *pgx.Conn) {
+	t.Helper()
+	var rules string
+	if err := c.QueryRow(t.Context(), "select current_setting('hba_file')").Scan(&rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{rules, filepath.Dir(rules)} {
+		stat, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uid := stat.Sys().(*syscall.Stat_t).Uid; uid != 0 || stat.Mode().Perm()&0o022 != 0 {
+			t.Errorf("%s: uid %d, mode %v, want only root to write there", path, uid, stat.Mode())
 		}
 	}
 }

@@ -83,20 +83,23 @@ func writeFile(path string, text []byte, mode os.FileMode) error {
 	return err
 }
 
-// records reads all records, by name. What cannot be read is an error beside those
-// that can.
-func (m *Manager) records() ([]*record, error) {
+// badRecord is a record that says nothing that can be relied on.
+type badRecord struct {
+	// name is the lab's by the file's name, and may be of a form that no lab has.
+	path, name string
+	err        error
+}
+
+// records reads all records, by name, the bad ones apart: one must not stand in the
+// way of the others.
+func (m *Manager) records() (good []*record, bad []badRecord, err error) {
 	files, err := os.ReadDir(m.dir())
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lab records: %w", err)
+		return nil, nil, fmt.Errorf("lab records: %w", err)
 	}
-	var (
-		all  []*record
-		errs []error
-	)
 	for _, f := range files {
 		name, ok := strings.CutSuffix(f.Name(), ".json")
 		if !ok {
@@ -104,13 +107,18 @@ func (m *Manager) records() ([]*record, error) {
 		}
 		path := filepath.Join(m.dir(), f.Name())
 		r, err := readRecord(path, name)
+		if err == nil {
+			for _, s := range r.Services {
+				err = errors.Join(err, m.believe(name, s))
+			}
+		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("lab record: %s: %w", path, err))
+			bad = append(bad, badRecord{path, name, err})
 			continue
 		}
-		all = append(all, r)
+		good = append(good, r)
 	}
-	return all, errors.Join(errs...)
+	return good, bad, nil
 }
 
 // removeUnfinished removes what a crash in writeFile left. Only who holds the change
