@@ -106,8 +106,8 @@ func (a *Agent) start(ctx context.Context) error {
 		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs), Resolve: a.resolve,
 		LookEvery: lookEvery, Log: a.cfg.Log,
 	})
-	if err := a.labs.Adopt(ctx); err != nil {
-		return fmt.Errorf("labs of an earlier agent: %w", err)
+	if err := a.labs.Adopt(ctx); err != nil { // kept as broken: 'lab down' tries again
+		a.cfg.Log.Error("labs of an earlier agent", "err", err)
 	}
 	if err := a.clearLeftovers(ctx); err != nil {
 		return err

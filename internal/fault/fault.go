@@ -91,7 +91,7 @@ type Fault struct {
 	CountersMissing []string
 }
 
-// Counters are packets since the fault was applied.
+// Counters are packets since the fault was applied, or last changed.
 type Counters struct {
 	// Seen are the selected packets that passed the place.
 	Seen uint64
@@ -111,6 +111,20 @@ func (c Counters) Add(d Counters) Counters {
 		Delayed: c.Delayed + d.Delayed, Duplicated: c.Duplicated + d.Duplicated,
 		Reordered: c.Reordered + d.Reordered, Corrupted: c.Corrupted + d.Corrupted,
 		Opened: c.Opened + d.Opened,
+	}
+}
+
+// Since returns what was counted after base was. Where c has counted anew since
+// then, that is all of c.
+func (c Counters) Since(base Counters) Counters {
+	if c.Seen < base.Seen {
+		return c
+	}
+	return Counters{
+		Seen: c.Seen - base.Seen, Lost: c.Lost - base.Lost, Overflow: c.Overflow - base.Overflow,
+		Delayed: c.Delayed - base.Delayed, Duplicated: c.Duplicated - base.Duplicated,
+		Reordered: c.Reordered - base.Reordered, Corrupted: c.Corrupted - base.Corrupted,
+		Opened: c.Opened - base.Opened,
 	}
 }
 

@@ -62,6 +62,9 @@ func (m *Manager) alter(ctx context.Context, id, owner, event string, change fun
 		m.put(h, before)
 		return fault.Fault{}, errors.Join(err, m.restore(ctx, h))
 	}
+	if before.Spec.Packet != after.Spec.Packet {
+		m.rebase(ctx, h)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h.isPacket() {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,8 +20,14 @@ const (
 	maxRetry   = time.Minute
 )
 
-// ErrUnknownFault is returned for an id that no fault has (any more).
-var ErrUnknownFault = fmt.Errorf("unknown fault: %w", fs.ErrNotExist)
+// ErrUnknownFault is returned for an id that no fault has (any more). It matches
+// fs.ErrNotExist.
+var ErrUnknownFault error = unknownFault{}
+
+type unknownFault struct{}
+
+func (unknownFault) Error() string        { return "unknown fault" }
+func (unknownFault) Is(target error) bool { return target == fs.ErrNotExist }
 
 // schedule sets the timer that ends h. The caller holds the lock.
 func (m *Manager) schedule(h *held) {
@@ -90,8 +97,9 @@ func (m *Manager) forget(h *held, state fault.State) fault.Fault {
 	return h.fault
 }
 
-// Clear ends the faults that sel names, and returns them. An id that nobody has
-// is an error; a target or "all" without faults is not. A fault of another owner
+// Clear ends the faults that sel names, and returns them. An id that this Manager
+// never gave is an error; one that has ended, and a target or "all" without faults,
+// are not. A fault of another owner
 // can be cleared by root, said by owner "".
 func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) ([]fault.Fault, error) {
 	m.mu.Lock()
@@ -101,9 +109,9 @@ func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) (
 			ids = append(ids, h.fault.ID)
 		}
 	}
-	unknown := m.unknownFault(sel.ID)
+	unknown, gone := m.unknownFault(sel.ID), m.hasEnded(sel.ID)
 	m.mu.Unlock()
-	if sel.ID != "" && len(ids) == 0 {
+	if sel.ID != "" && len(ids) == 0 && !gone {
 		return nil, unknown
 	}
 	var ended []fault.Fault
@@ -127,7 +135,7 @@ var errNotYours = errors.New("another owner's")
 func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, owner string) (fault.Fault, error) {
 	h, leave, err := m.enterFault(ctx, id)
 	if err != nil {
-		if errors.Is(err, ErrUnknownFault) && sel.ID == "" {
+		if errors.Is(err, ErrUnknownFault) {
 			err = errNotYours // it ended by itself meanwhile
 		}
 		return fault.Fault{}, err
@@ -142,13 +150,20 @@ func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, o
 	return m.end(ctx, h, fault.Cleared)
 }
 
+// hasEnded reports whether id was a fault's. The caller holds the lock.
+func (m *Manager) hasEnded(id string) bool {
+	number, ours := strings.CutPrefix(id, m.prefix)
+	n, err := strconv.Atoi(number)
+	return ours && err == nil && n > 0 && n <= m.nextID && m.held[id] == nil
+}
+
 // unknownFault names the faults that there are. The caller holds the lock.
 func (m *Manager) unknownFault(id string) error {
 	known := slices.Sorted(maps.Keys(m.held))
 	if len(known) == 0 {
-		return fmt.Errorf("fault %q: %w; there are none", id, ErrUnknownFault)
+		return fmt.Errorf("%w %q: there are none", ErrUnknownFault, id)
 	}
-	return fmt.Errorf("fault %q: %w; there are: %s", id, ErrUnknownFault, strings.Join(known, ", "))
+	return fmt.Errorf("%w %q: there are: %s", ErrUnknownFault, id, strings.Join(known, ", "))
 }
 
 // Retire ends the faults on targets and calls down, which takes the targets away;

@@ -114,7 +114,21 @@ func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 			now.state = fault.Drifted
 		}
 	}
+	now.counters = now.counters.Since(h.base)
 	return now, nil
+}
+
+// rebase lets h count from now on. The caller holds the lane.
+func (m *Manager) rebase(ctx context.Context, h *held) {
+	var now sight
+	for _, s := range h.slots() {
+		if _, err := m.compare(ctx, h, s, &now); err != nil {
+			m.cfg.Log.Warn("counters could not be read", "fault", h.fault.ID, "err", err)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.base, h.fault.Counters = now.counters, fault.Counters{}
 }
 
 // compare reads one slot, adds its counters to now, and reports whether it is as it

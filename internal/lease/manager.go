@@ -73,6 +73,8 @@ type held struct {
 	target target.Target
 	places []target.Place
 	timer  *time.Timer
+	// base is what its places had counted when the fault began or was changed.
+	base fault.Counters
 	// ending faults are no longer part of what is put into force.
 	ending bool
 	// tries counts how often ending it failed.
@@ -178,6 +180,7 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 		m.drop(h)
 		return fault.Fault{}, errors.Join(err, m.restore(ctx, h))
 	}
+	m.rebase(ctx, h)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.schedule(h)

@@ -27,6 +27,7 @@ type fakeEngine struct {
 	deadline map[target.Place]time.Time
 	failSet  func(p target.Place, n qdisc.Netem) error
 	failFree error
+	counted  fault.Counters
 	gone     bool
 }
 
@@ -58,7 +59,7 @@ func (e *fakeEngine) Read(ctx context.Context, p target.Place) (fault.Status, er
 	if e.gone {
 		return fault.Status{}, fs.ErrNotExist
 	}
-	return fault.Status{Netem: e.at[p], Counters: fault.Counters{Seen: 10, Lost: 2}}, nil
+	return fault.Status{Netem: e.at[p], Counters: e.counted}, nil
 }
 
 func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
@@ -78,6 +79,12 @@ func (e *fakeEngine) failClear(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failFree = err
+}
+
+func (e *fakeEngine) count(c fault.Counters) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.counted = e.counted.Add(c)
 }
 
 // inForce is what the kernel holds.
@@ -360,6 +367,7 @@ func TestLookFindsLostAndDrifted(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := watch(t, m)
+	e.count(fault.Counters{Seen: 10, Lost: 2})
 	if got, _ := m.Get(t.Context(), f.ID); got.State != fault.Active || got.Counters.Lost != 2 {
 		t.Errorf("state %s, counters %+v, want active with 2 lost", got.State, got.Counters)
 	}
@@ -414,8 +422,13 @@ func TestClear(t *testing.T) {
 	if got, err := m.Clear(t.Context(), fault.Selector{All: true}, "uid 0"); err != nil || len(got) != 0 {
 		t.Errorf("clear of nothing: %+v, %v", got, err)
 	}
-	if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, "uid 0"); !errors.Is(err, ErrUnknownFault) {
-		t.Errorf("clear of an ended fault: %v", err)
+	if got, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, "uid 0"); err != nil || len(got) != 0 {
+		t.Errorf("clear of a fault that has ended: %+v, %v", got, err)
+	}
+	for _, id := range []string{"f99", f.ID + "9", f.ID[:3], f.ID[:3] + "0"} {
+		if _, err := m.Clear(t.Context(), fault.Selector{ID: id}, "uid 0"); !errors.Is(err, ErrUnknownFault) {
+			t.Errorf("clear of %s, which never was: %v", id, err)
+		}
 	}
 }
 
@@ -578,5 +591,33 @@ func TestUnknownTargetAndShutdown(t *testing.T) {
 	}
 	if _, err := m.Apply(t.Context(), loss(20)); err == nil {
 		t.Error("a closed manager took a fault")
+	}
+}
+
+func TestCountersBeginWithTheFaultAndItsChange(t *testing.T) {
+	e := newFakeEngine()
+	m := newManager(t, e)
+	if _, err := m.Apply(t.Context(), delay(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	e.count(fault.Counters{Seen: 100, Delayed: 100})
+	f, err := m.Apply(t.Context(), loss(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.count(fault.Counters{Seen: 10, Lost: 2})
+	if got, _ := m.Get(t.Context(), f.ID); got.Counters != (fault.Counters{Seen: 10, Lost: 2}) {
+		t.Errorf("a fault that came later counts %+v", got.Counters)
+	}
+	five := qdisc.Percent(5)
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &five}); err != nil {
+		t.Fatal(err)
+	}
+	e.count(fault.Counters{Seen: 20, Lost: 1})
+	if _, err := m.Renew(t.Context(), f.ID, "uid 0", 0); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := m.Get(t.Context(), f.ID); got.Counters != (fault.Counters{Seen: 20, Lost: 1}) {
+		t.Errorf("after a change it counts %+v, want what came since", got.Counters)
 	}
 }

@@ -58,6 +58,8 @@ func TestLab(t *testing.T) {
 		{"toxic", testToxic},
 		{"two clients", testTwoClients},
 		{"not allowed", testNotAllowed},
+		{"raw requests", testRawRequests},
+		{"dead proxy", testDeadProxy},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			a := *a
