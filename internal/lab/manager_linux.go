@@ -126,6 +126,11 @@ func (m *Manager) up(ctx context.Context, d Definition, progress func(string)) (
 		if err := m.present(ctx, d); err != nil {
 			return Info{}, fmt.Errorf("%w: it is up and broken: %w; take it down first", ErrConflict, err)
 		}
+		for _, p := range d.wireDevices() {
+			if err := locate(ctx, &p); err != nil {
+				return Info{}, fmt.Errorf("%w: it is up and broken: %w; take it down first", ErrConflict, err)
+			}
+		}
 		for _, s := range old.record.Services {
 			if !s.Process.alive() {
 				return Info{}, fmt.Errorf("%w: it is up and broken: service %s (process %d) has ended; take it down first", ErrConflict, s.Name, s.Process.PID)

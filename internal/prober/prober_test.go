@@ -16,6 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Register("crash", func([]string) int { panic("on purpose") })
+	child.Register("mute", func([]string) int { time.Sleep(time.Minute); return 0 })
 	child.Run()
 	os.Exit(m.Run())
 }
@@ -107,7 +108,7 @@ func TestCollect(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			samples, ended, err := collect(strings.NewReader(test.out), nil)
+			samples, ended, err := collect(strings.NewReader(test.out), func(int, int) {})
 			if len(samples) != test.samples || ended != test.ended || (err == nil) != (test.err == "") {
 				t.Fatalf("%d samples, ended %t, error %v", len(samples), ended, err)
 			}
@@ -120,8 +121,21 @@ func TestCollect(t *testing.T) {
 
 // TestCrash: what a child says as it dies reaches the caller.
 func TestCrash(t *testing.T) {
-	samples, err := run(t.Context(), "", "crash", Order{}, nil)
+	samples, err := run(t.Context(), "", "crash", Order{}, silence, nil)
 	if len(samples) != 0 || err == nil || !strings.Contains(err.Error(), "panic: on purpose") {
 		t.Errorf("%d samples, error %v; want the child's panic", len(samples), err)
+	}
+}
+
+// TestRunOfAMuteChild: a child that was stopped does not hold up the run for ever.
+func TestRunOfAMuteChild(t *testing.T) {
+	began := time.Now()
+	o := Order{Request: probe.Request{Count: 1, Timeout: 10 * time.Millisecond}}
+	_, err := run(t.Context(), "", "mute", o, 100*time.Millisecond, nil)
+	if err == nil || !strings.Contains(err.Error(), "said nothing for") {
+		t.Errorf("error %v, want one that says it was silent", err)
+	}
+	if d := time.Since(began); d > stopGrace+3*time.Second {
+		t.Errorf("it took %v", d)
 	}
 }

@@ -21,20 +21,23 @@ const (
 	stopGrace = 2 * time.Second
 	// maxStderr is how much of a child's last words is kept.
 	maxStderr = 4 << 10
+	// silence is how long, beyond a call's budget, a child may say nothing.
+	silence = 15 * time.Second
 )
 
 // Run runs the order in a child process inside the named namespace (empty: the
 // own one) and returns its samples, ordered by Seq. report, which may be nil, is
 // told after every call how many of how many are done.
 //
-// When ctx ends, the child is told to stop, and after two seconds killed; Run
+// A child that says nothing for longer than a call may take is stopped, which is an
+// error. When ctx ends, the child is told to stop, and after two seconds killed; Run
 // returns the samples that it has with ctx's cause. The child also ends when this
 // process does. A named namespace needs root.
 func Run(ctx context.Context, namespace string, o Order, report func(done, count int)) ([]probe.Sample, error) {
-	return run(ctx, namespace, childName, o, report)
+	return run(ctx, namespace, childName, o, silence, report)
 }
 
-func run(ctx context.Context, namespace, name string, o Order, report func(done, count int)) ([]probe.Sample, error) {
+func run(ctx context.Context, namespace, name string, o Order, silence time.Duration, report func(done, count int)) ([]probe.Sample, error) {
 	if err := o.Request.Validate(); err != nil {
 		return nil, err
 	}
@@ -51,6 +54,18 @@ func run(ctx context.Context, namespace, name string, o Order, report func(done,
 	if err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r := o.Request.WithDefaults()
+	limit := r.Timeout + max(r.Pace, 0) + silence
+	quiet := time.AfterFunc(limit, func() { stop(fmt.Errorf("the probe's process said nothing for %v", limit)) })
+	defer quiet.Stop()
+	heard := func(done, count int) {
+		quiet.Reset(limit)
+		if report != nil {
+			report(done, count)
+		}
+	}
 	last := make(chan string, 1)
 	go func() { last <- lastWords(stderr) }()
 
@@ -60,7 +75,7 @@ func run(ctx context.Context, namespace, name string, o Order, report func(done,
 	})
 	defer stopped()
 	orderErr := json.NewEncoder(p.Stdin).Encode(o)
-	samples, ended, readErr := collect(p.Stdout, report)
+	samples, ended, readErr := collect(p.Stdout, heard)
 	if !ended || readErr != nil {
 		_ = p.Kill() // it may still be running if its output was not understood
 		_, _ = io.Copy(io.Discard, p.Stdout)
@@ -81,7 +96,7 @@ func run(ctx context.Context, namespace, name string, o Order, report func(done,
 }
 
 // collect reads a child's messages to the last one.
-func collect(r io.Reader, report func(done, count int)) (samples []probe.Sample, ended bool, err error) {
+func collect(r io.Reader, heard func(done, count int)) (samples []probe.Sample, ended bool, err error) {
 	dec := json.NewDecoder(r)
 	for {
 		var m message
@@ -100,9 +115,7 @@ func collect(r io.Reader, report func(done, count int)) (samples []probe.Sample,
 		if m.Sample != nil {
 			samples = append(samples, *m.Sample)
 		}
-		if report != nil {
-			report(m.Done, m.Count)
-		}
+		heard(m.Done, m.Count)
 	}
 }
 
