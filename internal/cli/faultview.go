@@ -85,7 +85,7 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		v.packetView = viewPacket(*p)
 		v.Direction = directionOf(f.Spec)
 		if p.Loss > 0 {
-			v.MeasuredLoss = experiment.MeasureLoss(p.Loss, f.Counters.Seen, f.Counters.Lost).Measured
+			v.MeasuredLoss = experiment.MeasureLoss(p.Loss, p.LossCorrelation, f.Counters.Seen, f.Counters.Lost).Measured
 		}
 	}
 	for _, t := range f.Spec.Toxics {
@@ -130,7 +130,7 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
 		}
 		if f.Spec.Packet != nil && f.Spec.Packet.Loss > 0 && f.Counters.Seen > 0 {
-			l := experiment.MeasureLoss(f.Spec.Packet.Loss, f.Counters.Seen, f.Counters.Lost)
+			l := experiment.MeasureLoss(f.Spec.Packet.Loss, f.Spec.Packet.LossCorrelation, f.Counters.Seen, f.Counters.Lost)
 			rows = append(rows, [2]string{"loss", report.LossLine(&experiment.Row{Loss: &l})})
 		}
 		rows = append(rows, [2]string{"undo", "netemctl clear " + f.ID})

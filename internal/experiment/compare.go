@@ -135,7 +135,7 @@ func (r *run) packet(ctx context.Context) error {
 		Engine: f.Engine, Fault: r.plan.Asked, FaultID: f.ID, State: last.State, Counters: new(Counters(c)),
 	}
 	if packet.Loss > 0 {
-		row.Loss = new(MeasureLoss(packet.Loss, c.Seen, c.Lost))
+		row.Loss = new(MeasureLoss(packet.Loss, packet.LossCorrelation, c.Seen, c.Lost))
 	}
 	r.judge(last, row.Loss, releaseErr)
 	r.add(LayerPacket, res, took, row)
@@ -155,7 +155,7 @@ func (r *run) judge(last fault.Fault, loss *Loss, releaseErr error) {
 		r.doubt("0 packets matched the packet fault: nothing was impaired")
 	case loss != nil && loss.NoEffect():
 		r.doubt("%d packets matched the fault and not one was lost, although %v was asked for", loss.Seen, loss.Asked)
-	case loss != nil && !loss.AsAsked() && r.plan.Packet.LossCorrelation == 0:
+	case loss != nil && loss.Judged() && !loss.AsAsked():
 		r.warn("the loss that was measured, %.2f %% (%.2f..%.2f), is not what was asked for, %v",
 			*loss.Measured, *loss.Low, *loss.High, loss.Asked)
 	}

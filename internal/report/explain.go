@@ -3,10 +3,12 @@ package report
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"netemd/internal/experiment"
 	"netemd/probe"
+	"netemd/qdisc"
 )
 
 // longTail is the ratio p99/p50 from which a row has a long tail: a symmetric
@@ -120,18 +122,39 @@ func times(ratio float64) string {
 }
 
 // LossLine says the loss that was asked for beside the one that was measured, ""
-// for a row without a loss.
+// for a row without a loss. There is a verdict only on draws that do not depend on
+// each other.
 func LossLine(r *experiment.Row) string {
 	if r == nil || r.Loss == nil {
 		return ""
 	}
+	asked := fmt.Sprintf("asked for %v loss", r.Asked)
+	if r.Correlation > 0 {
+		asked += fmt.Sprintf(" with %v correlation", r.Correlation)
+	}
 	if r.Measured == nil {
-		return fmt.Sprintf("asked for %v loss; nothing was measured, for no packet passed the fault", r.Asked)
+		return asked + "; nothing was measured, for no packet passed the fault"
+	}
+	measured := fmt.Sprintf("measured %.2f%% (%d of %d packets", *r.Measured, r.Lost, r.Seen)
+	switch {
+	case r.Correlation >= 100:
+		return asked + ", which repeats its first draw: all packets or none; " + measured + ")"
+	case r.Correlation > 0:
+		return fmt.Sprintf("%s, which netem's generator makes about %v; %s; no interval, for each draw depends on the one before)",
+			asked, about(r.Expected), measured)
 	}
 	verdict := "as asked"
 	if !r.AsAsked() {
 		verdict = "not as asked"
 	}
-	return fmt.Sprintf("asked for %v loss; measured %.2f%% (%d of %d packets; %v%% interval %.2f%% to %.2f%%): %s",
-		r.Asked, *r.Measured, r.Lost, r.Seen, experiment.LossLevel, *r.Low, *r.High, verdict)
+	return fmt.Sprintf("%s; %s; %v%% interval %.2f%% to %.2f%%): %s", asked, measured, experiment.LossLevel, *r.Low, *r.High, verdict)
+}
+
+// about is a share with two digits.
+func about(p qdisc.Percent) qdisc.Percent {
+	v, err := strconv.ParseFloat(strconv.FormatFloat(float64(p), 'g', 2, 64), 64)
+	if err != nil {
+		return p
+	}
+	return qdisc.Percent(v)
 }

@@ -50,7 +50,7 @@ func fixture() experiment.Comparison {
 	plain := func() (float64, probe.Cause) { return base(), "" }
 	proxied := func() (float64, probe.Cause) { return base() + 0.8, "" }
 	late := func() (float64, probe.Cause) { return 5*43 + base() + 3*draw.Float64(), probe.Queueing }
-	loss := experiment.MeasureLoss(20, 3121, 633)
+	loss := experiment.MeasureLoss(20, 0, 3121, 633)
 	c.Rows = []experiment.Row{
 		row(experiment.LayerNone, plain, experiment.Row{Fault: "none"}),
 		row(experiment.LayerPacket, lossy, experiment.Row{

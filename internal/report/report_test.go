@@ -54,6 +54,25 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+func TestLossLine(t *testing.T) {
+	for _, c := range []struct {
+		loss experiment.Loss
+		want string
+	}{
+		{experiment.MeasureLoss(20, 0, 1000, 200), "asked for 20% loss; measured 20.00% (200 of 1000 packets; 99.9% interval 16.17% to 24.47%): as asked"},
+		{experiment.MeasureLoss(20, 0, 1000, 300), "asked for 20% loss; measured 30.00% (300 of 1000 packets; 99.9% interval 25.47% to 34.96%): not as asked"},
+		{experiment.MeasureLoss(20, 50, 2000, 59), "asked for 20% loss with 50% correlation, which netem's generator makes about 2.9%; " +
+			"measured 2.95% (59 of 2000 packets; no interval, for each draw depends on the one before)"},
+		{experiment.MeasureLoss(20, 100, 10, 10), "asked for 20% loss with 100% correlation, which repeats its first draw: all packets or none; " +
+			"measured 100.00% (10 of 10 packets)"},
+		{experiment.MeasureLoss(20, 50, 0, 0), "asked for 20% loss with 50% correlation; nothing was measured, for no packet passed the fault"},
+	} {
+		if got := LossLine(&experiment.Row{Loss: &c.loss}); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
 // TestExplainDelay has a proxy that shows the same as the packets.
 func TestExplainDelay(t *testing.T) {
 	c := fixture()
