@@ -18,9 +18,7 @@ func (a *app) change() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "change ID [flags]", Short: "Change a packet fault in place",
 		Long: `Change a packet fault in place, in one replace that loses nothing. What is not
-named stays as it is; 0 takes an impairment away:
-
-  netemctl change f1 --loss 5% --delay 0ms`,
+named stays as it is; 0 takes an impairment away.`,
 		Args: arguments(1, "ID --loss 5%"), DisableFlagsInUseLine: true, ValidArgsFunction: a.completeFaults,
 	}
 	i := bind(cmd, &patch)

@@ -33,16 +33,18 @@ func TestGolden(t *testing.T) {
 		world world
 		lines []string
 	}{
-		{name: "help", lines: []string{"--help", "help exit-codes", "loss --help", "toxic --help", "toxic latency --help", "compare --help", "lab exec --help"}},
+		{name: "help", lines: []string{"--help", "help exit-codes", "loss --help", "toxic --help", "toxic latency --help", "compare --help", "lab exec --help", "help lab exec", "help lab exec x"}},
 		{name: "refused", lines: []string{
 			"loss 20", "loss 120%", "loss -1%", "loss -1% --target pg", "loss 1,5% --target pg", "loss 0.1 --target pg", "loss NaN% --target pg",
 			"loss --target pg", "loss 20% 30% --target pg", "loss 20%", "delay 5", "delay -5ms --target pg", "loss 0% --target pg",
 			"apply --loss 20 --target pg", "apply --loss -1% --target pg", "apply --target pg", "apply --target pg --delay 10ms --limit 0",
 			"apply --target pg --jitter 5ms", "loss 20% --target pg --direction up", "loss 20% --target pg --engine iptables",
 			"loss 20% --target pg --ttl 5", "loss 20% --target pg --ttl 0s", "loss 20% --target pg --ttl 25h", "loss 20% --target pg --seed x",
-			"los 20%", "frobnicate", "lab ups", "target", "loss 20% --los 3%", "-o yaml list", "watch -o json", "clear", "clear f1 --all",
+			"loss 20% --target pg --seed 0", "loss 20% --target pg --limit -1", "loss 20% --target pg --limit abc", "loss 1e2% --target pg", "loss 0.00000001% --target pg",
+			"los 20%", "frobnicate", "lab ups", "target", "help frob", "help toxic frob", "completion tcsh", "completion", "lab", "toxic", "probe", "loss 20% --los 3%", "-o yaml list", "watch -o json", "clear", "clear f1 --all",
 			"change f1", "list x", "list -- x", "toxic latency --target pg", "toxic bandwidth --rate 1mbps --target pg",
-			"toxic limit_data --bytes 200 --target pg", "probe pg --target pg -n 0", "probe pg", "lab exec server", "doctor --engine stream",
+			"toxic limit_data --bytes 200 --target pg", "probe pg --target pg -n 0", "probe pg", "lab exec server",
+			"lab exec server --", "lab exec server -o json -- true", "loss 20% --target pg --", "loss 20% --target pg -o json -- true", "toxic down --target pg -o jsonl -- true", "doctor --engine stream",
 		}},
 		{name: "plan", lines: []string{
 			"loss 20% --target pg --dry-run", "loss 20% --target pg --dry-run -o json", "loss 20% --target pg --dry-run --engine netem -o jsonl",

@@ -52,7 +52,7 @@ func (i impairment) reorder() {
 }
 func (i impairment) reorderRest() {
 	i.percent(&i.patch.ReorderCorrelation, "reorder-correlation", "how much a reordering depends on the one before")
-	i.flags.Var(optional(&i.patch.Gap, "N", unsigned[uint32](32)), "gap", "reorder only every N-th packet")
+	i.flags.Var(optional(&i.patch.Gap, "N", unsigned[uint32](32, 0)), "gap", "reorder only every N-th packet")
 }
 
 func (i impairment) corrupt() {
@@ -64,8 +64,8 @@ func (i impairment) corruptRest() {
 
 // common are the fields that go with every impairment.
 func (i impairment) common() {
-	i.flags.Var(optional(&i.patch.Limit, "N", unsigned[uint32](32)), "limit", "size of the queue in packets (default 100000)")
-	i.flags.Var(optional(&i.patch.Seed, "N", unsigned[uint64](64)), "seed", "make the random draws repeatable, where the engine can")
+	i.flags.Var(optional(&i.patch.Limit, "N", unsigned[uint32](32, 1)), "limit", "size of the queue in packets (default 100000)")
+	i.flags.Var(optional(&i.patch.Seed, "N", unsigned[uint64](64, 1)), "seed", "make the random draws repeatable, where the engine can")
 }
 
 // all are all impairments, for commands that set several at once.

@@ -36,6 +36,7 @@ type nodeView struct {
 
 type serviceView struct {
 	Name    string `json:"name"`
+	Kind    string `json:"kind"`
 	PID     int    `json:"pid"`
 	Address string `json:"address"`
 	Log     string `json:"log"`
@@ -49,7 +50,7 @@ func viewLab(l lab.Info) labView {
 			node.Addresses = append(node.Addresses, p.String())
 		}
 		for _, s := range n.Services {
-			node.Services = append(node.Services, serviceView{Name: s.Name, PID: s.PID, Address: s.Address.String(), Log: s.Log})
+			node.Services = append(node.Services, serviceView{Name: s.Name, Kind: s.Kind, PID: s.PID, Address: s.Address.String(), Log: s.Log})
 		}
 		v.Nodes = append(v.Nodes, node)
 	}
@@ -176,20 +177,20 @@ func (a *app) labShow() *cobra.Command {
 	}
 }
 
+const execForm = "NODE -- CMD"
+
 func (a *app) labExec() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use: "exec [--lab NAME] NODE -- CMD...", Short: "Run a command in a node", DisableFlagsInUseLine: true,
 		Long: `Run a command in a node's network namespace, with this terminal, and with its exit
-code. netemctl enters the namespace itself, so it needs root but no agent.
-
-  netemctl lab exec client -- psql -h 10.77.0.2 -U postgres`,
+code. netemctl enters the namespace itself, so it needs root but no agent.`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := argumentsAndCommand(1, "NODE -- CMD")(cmd, args); err != nil {
+			if err := a.argumentsAndCommand(1, execForm)(cmd, args); err != nil {
 				return err
 			}
 			if len(dashed(cmd, args)) == 0 {
-				return hinted{errors.New("lab exec: want a command after --"), "write: netemctl lab exec NODE -- CMD"}
+				return wantCommand(cmd, execForm)
 			}
 			return nil
 		},

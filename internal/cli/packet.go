@@ -34,7 +34,7 @@ func (a *app) packetCommand(
 	}
 	cmd := &cobra.Command{Use: use + dashUse, Short: short, Long: long, DisableFlagsInUseLine: true}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if err := argumentsAndCommand(count, form(cmd))(cmd, args); err != nil {
+		if err := a.argumentsAndCommand(count, form(cmd))(cmd, args); err != nil {
 			return err
 		}
 		if count == 0 {
@@ -154,6 +154,6 @@ func (a *app) partition() *cobra.Command {
 
 func (a *app) apply() *cobra.Command {
 	return a.packetCommand("apply", "", "Several impairments at once",
-		"Several impairments at once, as one fault:\n\n  netemctl apply --target pg --loss 5% --delay 50ms --jitter 10ms",
+		"Several impairments at once, as one fault.",
 		nil, impairment.all)
 }

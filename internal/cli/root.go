@@ -21,15 +21,13 @@ func (a *app) root() *cobra.Command {
 		Long: `netemctl impairs the packets and connections of a target, and measures what
 that does to a real client. It talks to netemd, the agent, which does the work.
 
-  netemctl lab up pg                        a client, a wire and a real PostgreSQL
-  netemctl compare --target pg --loss 20%   why packet loss is not latency
-  netemctl loss 20% --target pg             every fault ends by itself: --ttl 10m
-  netemctl clear --all
-
 ` + exitCodesText,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	})
+	root.SetIn(a.env.Stdin)
+	root.SetOut(a.env.Stdout)
+	root.SetErr(a.env.Stderr)
 	root.SetFlagErrorFunc(a.flagError)
 	a.outputFlag(root)
 	root.PersistentFlags().StringVar(&a.socket, "socket", "",
@@ -53,9 +51,44 @@ that does to a real client. It talks to netemd, the agent, which does the work.
 	add(groupPlaces, a.lab(), a.target())
 	add(groupOther, a.doctor(), a.version())
 	root.SetCompletionCommandGroupID(groupOther)
+	root.SetHelpCommand(a.help())
 	root.SetHelpCommandGroupID(groupOther)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	root.AddCommand(&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesText})
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			group(c)
+		}
+	}
+	showExamples(root)
 	return root
+}
+
+// help is cobra's, but for a command that does not exist, which is an error.
+func (a *app) help() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about any command", Long: "Help about any command.",
+		Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return beginning(known(about), typed), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 && about.HasSubCommands() {
+				return unknownCommand(about, rest[0])
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // form is how a command's arguments are written, from its Use line.

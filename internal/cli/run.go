@@ -35,9 +35,6 @@ func Run(ctx context.Context, env Env) int {
 	a := &app{env: env, positional: map[*cobra.Command]func(string) error{}}
 	root := a.root()
 	root.SetArgs(env.Args)
-	root.SetIn(env.Stdin)
-	root.SetOut(env.Stdout)
-	root.SetErr(env.Stderr)
 	err := root.ExecuteContext(ctx)
 	if r := (ran{}); err != nil && !errors.As(err, &r) {
 		err = usage(root, err)
@@ -164,33 +161,47 @@ func looksNegative(s string) bool {
 	return len(s) > 1 && s[0] == '-' && (s[1] >= '0' && s[1] <= '9' || s[1] == '.')
 }
 
-// group is a command that only has commands.
+// group is a command that only has commands. Without one of them it is an error,
+// but for netemctl itself.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		switch {
+		case len(args) > 0:
+			return unknownCommand(cmd, args[0])
+		case !cmd.HasParent():
 			return cmd.Help()
 		}
-		err := unknownCommand(cmd, args[0])
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			return hinted{err, "did you mean " + strings.Join(near, " or ") + "?"}
+		cmd.SetOut(cmd.ErrOrStderr())
+		if err := cmd.Help(); err != nil {
+			return err
 		}
-		var known []string
-		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() {
-				known = append(known, c.Name())
-			}
-		}
-		return hinted{err, "known: " + strings.Join(known, ", ")}
+		return hinted{fmt.Errorf("%s: want one of its commands", below(cmd)), "known: " + strings.Join(known(cmd), ", ")}
 	}
 	return cmd
 }
 
+// unknownCommand says what is like name, or else what there is.
 func unknownCommand(cmd *cobra.Command, name string) error {
+	err := fmt.Errorf("unknown command %q", name)
 	if path := below(cmd); path != "" {
-		return fmt.Errorf("%s: unknown command %q", path, name)
+		err = fmt.Errorf("%s: unknown command %q", path, name)
 	}
-	return fmt.Errorf("unknown command %q", name)
+	if near := cmd.SuggestionsFor(name); name != "" && len(near) > 0 {
+		return hinted{err, "did you mean " + strings.Join(near, " or ") + "?"}
+	}
+	return hinted{err, "known: " + strings.Join(known(cmd), ", ")}
+}
+
+// known are the names of a command's commands, with the topics of the help.
+func known(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
 }
 
 // below is a command's path without the program's name.
@@ -206,25 +217,48 @@ func arguments(n int, form string) cobra.PositionalArgs {
 		if len(dashed(cmd, args)) > 0 {
 			return fmt.Errorf("%s: takes no command after --", below(cmd))
 		}
-		return argumentsAndCommand(n, form)(cmd, args)
+		return counted(cmd, args, n, form)
 	}
 }
 
-// argumentsAndCommand is arguments for a command that takes "-- CMD".
-func argumentsAndCommand(n int, form string) cobra.PositionalArgs {
+// argumentsAndCommand is arguments for a command that takes "-- CMD". Standard
+// output is CMD's then, so there is no other form of it.
+func (a *app) argumentsAndCommand(n int, form string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		own := args[:len(args)-len(dashed(cmd, args))]
-		if len(own) == n {
-			return nil
+		if err := counted(cmd, args, n, form); err != nil {
+			return err
 		}
-		what := "takes no argument"
-		if n > 0 {
-			what = "takes one argument"
+		argv := dashed(cmd, args)
+		switch {
+		case cmd.ArgsLenAtDash() >= 0 && (len(argv) == 0 || argv[0] == ""):
+			return wantCommand(cmd, form)
+		case len(argv) > 0 && a.output != outTable && !cmd.Flags().Changed("dry-run"):
+			return hinted{
+				fmt.Errorf("%s: with -- CMD standard output is the command's, so there is no -o %s", below(cmd), a.output), "leave -o out",
+			}
 		}
-		return hinted{
-			fmt.Errorf("%s: %s, not %d", below(cmd), what, len(own)),
-			strings.TrimSpace(fmt.Sprintf("write: %s %s", cmd.CommandPath(), form)),
-		}
+		return nil
+	}
+}
+
+// wantCommand says that there is no command after "--".
+func wantCommand(cmd *cobra.Command, form string) error {
+	return hinted{fmt.Errorf("%s: want a command after --", below(cmd)), fmt.Sprintf("write: %s %s", cmd.CommandPath(), form)}
+}
+
+// counted refuses another number of arguments before "--" than n.
+func counted(cmd *cobra.Command, args []string, n int, form string) error {
+	own := args[:len(args)-len(dashed(cmd, args))]
+	if len(own) == n {
+		return nil
+	}
+	what := "takes no argument"
+	if n > 0 {
+		what = "takes one argument"
+	}
+	return hinted{
+		fmt.Errorf("%s: %s, not %d", below(cmd), what, len(own)),
+		strings.TrimSpace(fmt.Sprintf("write: %s %s", cmd.CommandPath(), form)),
 	}
 }
 

@@ -48,6 +48,18 @@ func TestHoldRefusedRunsNothing(t *testing.T) {
 	}
 }
 
+// TestEmptyNames: an empty argument is no name and no command.
+func TestEmptyNames(t *testing.T) {
+	for _, args := range [][]string{
+		{""}, {"toxic", ""}, {"help", ""}, {"lab", "exec", "client", "--", ""}, {"loss", "20%", "--target", "pg", "--", ""},
+	} {
+		w := world{agent: newFakeAgent()}
+		if code := w.run(t.Context(), args...); code != exitUsage || w.stdout.Len() > 0 || w.commands != nil || len(w.agent.cleared) > 0 {
+			t.Errorf("%q: exit code %d, ran %v, %q %q", args, code, w.commands, w.stdout.String(), w.stderr.String())
+		}
+	}
+}
+
 // TestInterrupted ends the context while a comparison holds its fault.
 func TestInterrupted(t *testing.T) {
 	w := world{agent: newFakeAgent()}

@@ -138,7 +138,7 @@ func (a *app) toxicCommand(
 		Use: string(kind) + dashUse, Short: short, Long: short + ".",
 		DisableFlagsInUseLine: true, ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Args = func(cmd *cobra.Command, args []string) error { return argumentsAndCommand(0, form(cmd))(cmd, args) }
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return a.argumentsAndCommand(0, form(cmd))(cmd, args) }
 	required := flags(cmd, &t)
 	if kind != fault.Down {
 		one(cmd, &t.Stream, "stream", "upstream is client to server, downstream server to client", fault.Upstream, fault.Downstream)

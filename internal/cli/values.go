@@ -100,11 +100,12 @@ func integer(least, most int) func(string) (int, error) {
 	}
 }
 
-func unsigned[T uint32 | uint64](bits int) func(string) (T, error) {
+// unsigned reads a whole number that is least at least.
+func unsigned[T uint32 | uint64](bits int, least T) func(string) (T, error) {
 	return func(s string) (T, error) {
 		n, err := strconv.ParseUint(s, 10, bits)
-		if err != nil {
-			return 0, &qdisc.FieldError{Value: s, Want: fmt.Sprintf("a whole number from 0 to %d", ^T(0))}
+		if err != nil || T(n) < least {
+			return 0, &qdisc.FieldError{Value: s, Want: fmt.Sprintf("a whole number from %d to %d", least, ^T(0))}
 		}
 		return T(n), nil
 	}
@@ -131,6 +132,11 @@ func named(name string, err error, text string) error {
 	}
 	out := *f
 	out.Field = name
+	if share, ok := strings.CutSuffix(text, "%"); ok && strings.Contains(f.Want, "percentage") {
+		if hint := spelled(share); hint != "" {
+			return hinted{&out, hint}
+		}
+	}
 	if n, ok := bare(text); ok {
 		switch {
 		case strings.Contains(f.Want, "percentage"):
@@ -144,6 +150,20 @@ func named(name string, err error, text string) error {
 		}
 	}
 	return &out
+}
+
+// spelled says why a share within 0..100 is none all the same, "" if it is out of
+// range or no number.
+func spelled(number string) string {
+	v, err := strconv.ParseFloat(number, 64)
+	switch p := qdisc.Percent(v); {
+	case err != nil || !(v > 0 && v <= 100):
+		return ""
+	case p.Fraction() == 0:
+		return "the kernel knows no share that small: from 0.00000002%"
+	default:
+		return fmt.Sprintf("write %v", p)
+	}
 }
 
 // bare reports that s is a number without a unit.

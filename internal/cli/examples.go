@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// examples are what each command's help shows, by the command's path; a test runs
+// them through the commands' own parsing.
+var examples = map[string]string{
+	"": `
+netemctl lab up pg                        # a client, a wire and a real PostgreSQL
+netemctl compare --target pg --loss 20%   # why packet loss is not latency
+netemctl loss 20% --target pg             # every fault ends by itself: --ttl 10m
+netemctl clear --all`,
+
+	"loss": `
+netemctl loss 20% --target pg
+netemctl loss 5% --loss-correlation 25% --target pg --ttl 1m
+netemctl loss 20% --target pg --direction both -- go test ./...
+netemctl loss 20% --target pg --dry-run   # the plan, and the same in tc's words`,
+	"delay": `
+netemctl delay 100ms --target pg
+netemctl delay 100ms --jitter 20ms --distribution normal --target pg
+netemctl delay 50ms --direction both --target pg   # 100 ms more a round trip`,
+	"reorder": `
+netemctl reorder 25% --delay 10ms --target pg
+netemctl reorder 25% --delay 10ms --gap 5 --target pg   # every fifth at most`,
+	"duplicate": `
+netemctl duplicate 1% --target pg
+netemctl duplicate 1% --target pg --direction from   # the answers`,
+	"corrupt": `
+netemctl corrupt 0.1% --target pg
+netemctl corrupt 0.1% --target pg --engine ebpf`,
+	"partition": `
+netemctl partition --target pg --ttl 30s
+netemctl partition --target pg --direction from   # requests arrive, answers do not`,
+	"apply": `
+netemctl apply --target pg --loss 5% --delay 50ms --jitter 10ms
+netemctl apply --target pg --delay 50ms --duplicate 1% -- ./client`,
+
+	"toxic": `
+netemctl toxic latency --latency 300ms --target pg
+netemctl toxic down --target pg -- ./client`,
+	"toxic latency": `
+netemctl toxic latency --latency 300ms --jitter 100ms --target pg
+netemctl toxic latency --latency 300ms --toxicity 10% --target pg`,
+	"toxic timeout": `
+netemctl toxic timeout --timeout 5s --target pg
+netemctl toxic timeout --target pg                # hold connections for ever`,
+	"toxic reset_peer": `
+netemctl toxic reset_peer --target pg
+netemctl toxic reset_peer --timeout 500ms --stream upstream --target pg`,
+	"toxic limit_data": `
+netemctl toxic limit_data --bytes 200B --target pg
+netemctl toxic limit_data --bytes 64KiB --stream upstream --target pg`,
+	"toxic bandwidth": `
+netemctl toxic bandwidth --rate 100KBps --target pg
+netemctl toxic bandwidth --rate 1mbit --stream upstream --target pg`,
+	"toxic slicer": `
+netemctl toxic slicer --average-size 64B --target pg
+netemctl toxic slicer --average-size 64B --size-variation 32B --delay 10ms --target pg`,
+	"toxic down": `
+netemctl toxic down --target pg --ttl 30s
+netemctl toxic down --target pg -- ./client`,
+
+	"change": `
+netemctl change kqv1 --loss 5%
+netemctl change kqv1 --loss 5% --delay 0ms   # and no delay any more`,
+	"list": `
+netemctl list
+netemctl list -o jsonl   # one object a line`,
+	"show": `
+netemctl show kqv1
+netemctl show kqv1 -o json`,
+	"renew": `
+netemctl renew kqv1
+netemctl renew kqv1 --ttl 1h`,
+	"clear": `
+netemctl clear kqv1
+netemctl clear --target pg
+netemctl clear --all`,
+	"watch": `
+netemctl watch
+netemctl watch -o jsonl`,
+
+	"probe": `
+netemctl probe pg --target pg`,
+	"probe pg": `
+netemctl probe pg --target pg -n 200
+netemctl probe pg --target pg --layer proxy --concurrency 8 --pace 0s
+netemctl probe pg --target pg --timeout 2s --out out/probe`,
+	"compare": `
+netemctl compare --target pg
+netemctl compare --target pg --loss 5% --delay 20ms
+netemctl compare --target pg --loss 20% -n 500 --out out/compare`,
+
+	"lab": `
+netemctl lab up pg
+netemctl lab down pg`,
+	"lab up": `
+netemctl lab up pg`,
+	"lab down": `
+netemctl lab down pg`,
+	"lab list": `
+netemctl lab list
+netemctl lab list -o json`,
+	"lab show": `
+netemctl lab show pg
+netemctl lab show pg -o json`,
+	"lab exec": `
+sudo netemctl lab exec client -- psql -h 10.77.0.2 -U postgres
+sudo netemctl lab exec --lab pg server -- ss -ti`,
+	"target": `
+netemctl target list`,
+	"target list": `
+netemctl target list
+netemctl target list -o json`,
+	"target resolve": `
+netemctl target resolve pg`,
+
+	"doctor": `
+netemctl doctor
+netemctl doctor --engine auto    # content with either engine
+netemctl doctor --engine netem   # exit code 6 without sch_netem`,
+	"version": `
+netemctl version
+netemctl version -o json`,
+	"help": `
+netemctl help toxic latency
+netemctl help exit-codes`,
+	"completion": `
+netemctl completion bash > /etc/bash_completion.d/netemctl`,
+	"completion bash": `
+netemctl completion bash > /etc/bash_completion.d/netemctl`,
+	"completion zsh": `
+netemctl completion zsh > /usr/share/zsh/site-functions/_netemctl`,
+	"completion fish": `
+netemctl completion fish > ~/.config/fish/completions/netemctl.fish`,
+	"completion powershell": `
+netemctl completion powershell > netemctl.ps1`,
+}
+
+// showExamples puts the examples into a command's help, and those below it.
+func showExamples(cmd *cobra.Command) {
+	if text := examples[below(cmd)]; text != "" {
+		cmd.Example = strings.TrimPrefix(strings.ReplaceAll(text, "\n", "\n  "), "\n")
+	}
+	for _, c := range cmd.Commands() {
+		showExamples(c)
+	}
+}
