@@ -66,28 +66,31 @@ func (a *app) runCompare(ctx context.Context, spec fault.Spec, calls callFlags, 
 	if err != nil {
 		return err
 	}
+	if err := prepare(out); err != nil {
+		return err
+	}
 	pr := a.progress()
 	c, err := experiment.Compare(ctx, p, agent, agent, pr.step)
 	pr.end()
 	if err != nil {
 		return err
 	}
-	if out != "" {
-		if err := report.Comparison(out, c); err != nil {
-			return err
-		}
-	}
 	a.warn(c.Warnings)
 	if err := a.emit(answer{kind: "compare", data: c, lines: anys(c.Rows), table: compareText(c)}); err != nil {
 		return err
-	}
-	if out != "" {
-		a.say("report: %s", filepath.Join(out, report.PageFile))
 	}
 	if !c.Conclusive {
 		for _, r := range c.Reasons {
 			a.say("inconclusive: %s", r)
 		}
+	}
+	if out != "" {
+		if err := report.Comparison(out, c); err != nil {
+			return err
+		}
+		a.say("report: %s", filepath.Join(out, report.PageFile))
+	}
+	if !c.Conclusive {
 		return fmt.Errorf("compare: %w: the rows must not be compared", errInconclusive)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ named stays as it is; 0 takes an impairment away.`,
 			return err
 		}
 		defer agent.Close()
+		if err := leavesSomething(cmd.Context(), agent, args[0], patch); err != nil {
+			return err
+		}
 		f, err := agent.Change(cmd.Context(), args[0], patch)
 		if err != nil {
 			return err
@@ -44,6 +48,18 @@ named stays as it is; 0 takes an impairment away.`,
 		return a.emitFault(f)
 	})
 	return cmd
+}
+
+// leavesSomething refuses a change that would take away all that a fault does. What
+// cannot be known here, the agent decides.
+func leavesSomething(ctx context.Context, agent Agent, id string, patch qdisc.Patch) error {
+	f, err := agent.Get(ctx, id)
+	if err != nil || f.Spec.Packet == nil || !patch.Apply(*f.Spec.Packet).IsZero() {
+		return nil
+	}
+	return hinted{
+		usageError{fmt.Errorf("change %s: nothing would be left of %s", id, f.Spec.Packet)}, "take it away: netemctl clear " + id,
+	}
 }
 
 func (a *app) list() *cobra.Command {
@@ -77,8 +93,11 @@ func (a *app) emitFaults(kind string, fs []fault.Fault, none string) error {
 		}
 		t := table{head: []string{"ID", "TARGET", "STATE", "ENGINE", "FAULT", "SEEN", "LOST", "ENDS"}, right: map[int]bool{5: true, 6: true}}
 		for _, f := range fs {
-			t.add(s.bold(f.ID), f.Spec.Target, paintState(s, f.State), string(f.Engine), words(f.Spec),
-				fmt.Sprint(f.Counters.Seen), fmt.Sprint(f.Counters.Lost), ends(f, now))
+			seen, lost := "-", "-"
+			if f.Spec.Packet != nil {
+				seen, lost = fmt.Sprint(f.Counters.Seen), fmt.Sprint(f.Counters.Lost)
+			}
+			t.add(s.bold(f.ID), f.Spec.Target, paintState(s, f.State), string(f.Engine), words(f.Spec), seen, lost, ends(f, now))
 		}
 		t.write(w, s)
 	}})
@@ -151,7 +170,10 @@ func (a *app) clear() *cobra.Command {
 		if a.output != outTable {
 			return a.emitFaults("cleared", fs, "")
 		}
-		if len(fs) == 0 {
+		switch {
+		case len(fs) == 0 && what.ID != "":
+			a.say("%s: already gone", what.ID)
+		case len(fs) == 0:
 			a.say("nothing to clear")
 		}
 		s := a.style(a.env.StdoutTerminal)

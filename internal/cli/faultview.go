@@ -13,25 +13,26 @@ import (
 	"netemd/qdisc"
 )
 
-// faultView is a fault as JSON. Field names carry units.
+// faultView is a fault as JSON. Field names carry units. A stream fault has no
+// direction but its toxics' own, and no counters.
 type faultView struct {
-	ID           string              `json:"id"`
-	Target       string              `json:"target"`
-	State        fault.State         `json:"state"`
-	Engine       fault.Engine        `json:"engine"`
-	EngineReason string              `json:"engine_reason"`
-	Direction    fault.Direction     `json:"direction,omitempty"`
-	Summary      string              `json:"summary"`
-	Owner        string              `json:"owner"`
-	*packetView                      // null for a stream fault
-	Toxics       []toxicView         `json:"toxics,omitempty"`
-	Placement    []string            `json:"placement"`
-	Applied      time.Time           `json:"applied"`
-	Expires      time.Time           `json:"expires"`
-	RemainingS   float64             `json:"remaining_s"`
-	TTLNS        int64               `json:"ttl_ns"`
-	Warnings     []string            `json:"warnings"`
-	Counters     experiment.Counters `json:"counters"`
+	ID           string               `json:"id"`
+	Target       string               `json:"target"`
+	State        fault.State          `json:"state"`
+	Engine       fault.Engine         `json:"engine"`
+	EngineReason string               `json:"engine_reason"`
+	Direction    fault.Direction      `json:"direction"`
+	Summary      string               `json:"summary"`
+	Owner        string               `json:"owner"`
+	*packetView                       // null for a stream fault
+	Toxics       []toxicView          `json:"toxics,omitempty"`
+	Placement    []string             `json:"placement"`
+	Applied      time.Time            `json:"applied"`
+	Expires      time.Time            `json:"expires"`
+	RemainingS   float64              `json:"remaining_s"`
+	TTLNS        int64                `json:"ttl_ns"`
+	Warnings     []string             `json:"warnings"`
+	Counters     *experiment.Counters `json:"counters"`
 	// NotCounted names the counters that the engine cannot give, 0 for that reason.
 	NotCounted   []string `json:"counters_missing"`
 	MeasuredLoss *float64 `json:"measured_loss_percent,omitempty"`
@@ -78,12 +79,13 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		ID: f.ID, Target: f.Spec.Target, State: f.State, Engine: f.Engine, EngineReason: f.EngineReason,
 		Summary: words(f.Spec), Owner: f.Spec.Owner, Placement: list(f.Placement), Applied: f.Applied, Expires: f.Expires,
 		RemainingS: math.Round(max(0, f.Expires.Sub(now).Seconds())*10) / 10,
-		TTLNS:      int64(f.Spec.TTL), Warnings: list(f.Warnings), Counters: experiment.Counters(f.Counters),
+		TTLNS:      int64(f.Spec.TTL), Warnings: list(f.Warnings),
 		NotCounted: list(f.CountersMissing),
 	}
 	if p := f.Spec.Packet; p != nil {
 		v.packetView = viewPacket(*p)
 		v.Direction = directionOf(f.Spec)
+		v.Counters = new(experiment.Counters(f.Counters))
 		if p.Loss > 0 {
 			v.MeasuredLoss = experiment.MeasureLoss(p.Loss, p.LossCorrelation, f.Counters.Seen, f.Counters.Lost).Measured
 		}

@@ -50,12 +50,13 @@ func TestGolden(t *testing.T) {
 			"loss 20% --target pg --dry-run", "loss 20% --target pg --dry-run -o json", "loss 20% --target pg --dry-run --engine netem -o jsonl",
 			"delay 100ms --jitter 20ms --target pg --dry-run --engine netem --direction both -o json",
 			"reorder 25% --delay 10ms --target pg --dry-run --engine ebpf -o json", "partition --target pg --direction from --dry-run",
-			"loss 20% --target nope --dry-run",
+			"loss 20% --target nope --dry-run", "loss 20% --seed 7 --target pg --dry-run", "delay 5m --jitter 100ns --target pg --dry-run",
+			"duplicate 1% --duplicate-correlation 5% --target pg --dry-run",
 		}},
 		{name: "faults", lines: []string{
 			"list", "list -o json", "list -o jsonl", "loss 20% --target pg", "delay 100ms --jitter 20ms --target pg --ttl 90s --direction both -o json",
 			"toxic latency --latency 300ms --jitter 100ms --target pg", "list", "list -o jsonl", "show f1", "show f1 -o json", "show f9",
-			"change f1 --loss 5% --delay 0ms", "renew f1 --ttl 2h", "renew f2", "loss 20% --target nope", "clear f1", "clear f1", "clear --target pg -o json",
+			"show f3 -o json", "change f1 --loss 0%", "change f1 --loss 5% --delay 0ms", "renew f1 --ttl 2h", "renew f2", "loss 20% --target nope", "clear f1", "clear f1", "clear --target pg -o json",
 			"clear --all",
 		}},
 		{name: "labs", lines: []string{
@@ -75,7 +76,10 @@ func TestGolden(t *testing.T) {
 		{name: "conflict", world: world{agent: &fakeAgent{err: fmt.Errorf("%w: f1 of uid 1000 holds pg for 9m more", fault.ErrConflict)}},
 			lines: []string{"loss 20% --target pg"}},
 		{name: "probe", lines: []string{"probe pg --target pg -n 40", "probe pg --target pg -n 40 -o json", "probe pg --target pg --layer proxy -n 10 -o jsonl"}},
-		{name: "compare", lines: []string{"compare --target pg", "loss 5% --target pg", "compare --target pg --loss 5%"}},
+		{name: "compare", lines: []string{
+			"compare --target pg", "loss 5% --target pg", "compare --target pg --loss 5%", "clear --all",
+			"loss 5% --loss-correlation 25% --target pg", "show f5", "clear --all", "compare --target pg --loss 5% --loss-correlation 25%",
+		}},
 		{name: "compare-inconclusive", world: world{agent: &fakeAgent{}}, lines: []string{"compare --target pg --loss 20%"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math"
 	"strings"
+	"time"
 
 	"netemd/internal/fault"
 	"netemd/internal/lab"
@@ -140,6 +142,39 @@ func planWarnings(e fault.Engine, n qdisc.Netem) []string {
 	if n.Loss > 0 || n.Reorder > 0 {
 		out = append(out, "where segmentation offload is on, one packet may be a super-packet of up to 64 KB, "+
 			"and a loss or reordering takes it whole")
+	}
+	return append(out, oldTC(n)...)
+}
+
+// What the tc of iproute2 6.1 counts times in, and up to where.
+const (
+	tcTick = 64 * time.Nanosecond
+	tcMost = math.MaxUint32 * tcTick
+)
+
+// oldTC says where the tc of iproute2 6.1, as in Debian 12, cannot run the line of
+// the plan, or makes something else of it. netemd itself sends everything.
+func oldTC(n qdisc.Netem) []string {
+	var out []string
+	warn := func(format string, args ...any) {
+		out = append(out, "the tc line: tc of iproute2 6.1 (Debian 12) "+fmt.Sprintf(format, args...))
+	}
+	for _, t := range []struct {
+		name string
+		time time.Duration
+	}{{"delay", n.Delay}, {"jitter", n.Jitter}} {
+		switch {
+		case t.time > tcMost:
+			warn("has no %s above 274 s", t.name)
+		case t.time%tcTick != 0:
+			warn("cuts the %s %s to %s, a multiple of 64 ns", t.name, qdisc.FormatDuration(t.time), qdisc.FormatDuration(t.time.Truncate(tcTick)))
+		}
+	}
+	if n.DuplicateCorrelation != 0 && n.DelayCorrelation == 0 && n.LossCorrelation == 0 && n.ReorderCorrelation == 0 && n.CorruptCorrelation == 0 {
+		warn("does not send a correlation of duplicates alone")
+	}
+	if n.Seed != 0 {
+		warn("does not know seed, which needs 6.6 or later")
 	}
 	return out
 }

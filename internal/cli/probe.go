@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,6 +69,9 @@ could measure, whatever the calls did.`,
 			return err
 		}
 		defer agent.Close()
+		if err := prepare(out); err != nil {
+			return err
+		}
 		p := a.progress()
 		res, err := agent.Probe(cmd.Context(), probe.Request{
 			Kind: probe.KindPostgres, Target: target, Layer: layer,
@@ -77,14 +81,8 @@ could measure, whatever the calls did.`,
 		if err != nil {
 			return err
 		}
-		if out != "" {
-			if err := report.Probe(out, res); err != nil {
-				return err
-			}
-			a.say("samples: %s/%s", out, report.SamplesFile)
-		}
 		s := res.Summary
-		return a.emit(answer{kind: "probe", data: s, table: func(w io.Writer, st style) {
+		err = a.emit(answer{kind: "probe", data: s, table: func(w io.Writer, st style) {
 			t := summaryTable()
 			addSummary(&t, st.bold, s)
 			t.write(w, st)
@@ -93,8 +91,24 @@ could measure, whatever the calls did.`,
 			}
 			fmt.Fprintf(w, "slow is above %g ms; causes from %s\n", s.ThresholdMS, s.Evidence)
 		}})
+		if err != nil || out == "" {
+			return err
+		}
+		if err := report.Probe(out, res); err != nil {
+			return err
+		}
+		a.say("samples: %s", filepath.Join(out, report.SamplesFile))
+		return nil
 	})
 	return cmd
+}
+
+// prepare makes the folder of --out, if there is one.
+func prepare(out string) error {
+	if out == "" {
+		return nil
+	}
+	return report.Prepare(out)
 }
 
 // summaryTable is the head of the table of probe and compare.

@@ -38,6 +38,9 @@ func TestHold(t *testing.T) {
 		if len(w.agent.faults) != 0 || len(w.agent.cleared) != 1 {
 			t.Errorf("left %v, cleared %v", w.agent.faults, w.agent.cleared)
 		}
+		if stream := c.args[0] == "toxic"; strings.Contains(w.stderr.String(), " seen") == stream {
+			t.Errorf("a stream fault %v: told %q", stream, w.stderr.String())
+		}
 	}
 }
 
@@ -209,6 +212,42 @@ func TestCompareOut(t *testing.T) {
 	for _, name := range []string{"report.html", "samples.jsonl"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestOutIsTriedFirst: a folder that cannot be is known before anything is done.
+func TestOutIsTriedFirst(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"probe pg", "compare"} {
+		w := world{agent: newFakeAgent()}
+		w.agent.during = func() { t.Errorf("%s measured", command) }
+		args := append(strings.Fields(command), "--target", "pg", "--out", filepath.Join(file, "dir"))
+		if code := w.run(t.Context(), args...); code != exitError || w.stdout.Len() > 0 || !strings.Contains(w.stderr.String(), "not a directory") {
+			t.Errorf("%s: exit code %d, %q", command, code, w.stderr.String())
+		}
+	}
+}
+
+// TestOutLost: a result that can no longer be written is still told.
+func TestOutLost(t *testing.T) {
+	for command, want := range map[string]string{"probe pg": "direct ", "compare": "packet "} {
+		dir := filepath.Join(t.TempDir(), "out")
+		w := world{agent: newFakeAgent()}
+		w.agent.during = func() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+			if err := os.WriteFile(dir, nil, 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+		code := w.run(t.Context(), append(strings.Fields(command), "--target", "pg", "-n", "10", "--out", dir)...)
+		if code != exitError || !strings.Contains(w.stdout.String(), want) || !strings.Contains(w.stderr.String(), "netemctl: report: ") {
+			t.Errorf("%s: exit code %d, %q, %q", command, code, w.stdout.String(), w.stderr.String())
 		}
 	}
 }

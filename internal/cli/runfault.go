@@ -51,6 +51,8 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, argv [
 		a.say("netemctl: %s", oneLine(err))
 	case last.State != fault.Active:
 		a.say("netemctl: %s was %s while the command ran", last.ID, last.State)
+	case last.Spec.Packet == nil:
+		a.say("%s cleared", last.ID)
 	default:
 		a.say("%s cleared: %s", last.ID, countersText(last.Counters))
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,6 +35,22 @@ const (
 	PageFile    = "report.html"
 	SamplesFile = "samples.jsonl"
 )
+
+// Prepare makes dir if it is missing, and tries a file in it, so that a folder that
+// cannot be written to is known before anything is measured.
+func Prepare(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	f, err := os.CreateTemp(dir, ".try-*")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
 
 // Comparison writes a comparison's files to dir, which is made if it is missing:
 // the result, the page and every sample.
