@@ -2,6 +2,9 @@ package cli
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -70,7 +73,7 @@ func understood(path, line string) error {
 	if args[0] == "sudo" {
 		args = args[1:]
 	}
-	if args[0] != "netemctl" {
+	if filepath.Base(args[0]) != "netemctl" {
 		return errNotNetemctl
 	}
 	root := tree()[""]
@@ -104,5 +107,34 @@ func TestUnderstood(t *testing.T) {
 		if err := understood("", line); err == nil {
 			t.Errorf("%s: was understood", line)
 		}
+	}
+}
+
+// TestReadme puts the README's command lines through the commands' own parsing.
+func TestReadme(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, faults := 0, 0
+	optional := regexp.MustCompile("[][]|[.]{3}")
+	for line := range strings.Lines(string(b)) {
+		row, inTable := strings.CutPrefix(line, "| `")
+		switch line = strings.TrimPrefix(strings.TrimSpace(line), "$ "); {
+		case inTable && !strings.Contains(row, `\|`):
+			faults++
+			words, _, _ := strings.Cut(row, "`")
+			line = "netemctl " + optional.ReplaceAllString(words, "") + " --target pg"
+		case strings.HasPrefix(line, "netemctl "), strings.HasPrefix(line, "sudo bin/netemctl "):
+			lines++
+		default:
+			continue
+		}
+		if err := understood("", line); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if lines < 10 || faults < 7 {
+		t.Errorf("only %d command lines and %d faults were found", lines, faults)
 	}
 }

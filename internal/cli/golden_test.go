@@ -51,6 +51,7 @@ func TestGolden(t *testing.T) {
 			"delay 100ms --jitter 20ms --target pg --dry-run --engine netem --direction both -o json",
 			"reorder 25% --delay 10ms --target pg --dry-run --engine ebpf -o json", "partition --target pg --direction from --dry-run",
 			"loss 20% --target nope --dry-run", "loss 20% --seed 7 --target pg --dry-run", "delay 5m --jitter 100ns --target pg --dry-run",
+			"delay 20ms --jitter 7us --target pg --dry-run", "delay 274s --jitter 64us --target pg --dry-run",
 			"duplicate 1% --duplicate-correlation 5% --target pg --dry-run",
 		}},
 		{name: "faults", lines: []string{

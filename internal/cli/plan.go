@@ -166,6 +166,8 @@ func oldTC(n qdisc.Netem) []string {
 		switch {
 		case t.time > tcMost:
 			warn("has no %s above 274 s", t.name)
+		case t.time%time.Microsecond != 0:
+			warn("has no %s in ns, only in whole us", t.name)
 		case t.time%tcTick != 0:
 			warn("cuts the %s %s to %s, a multiple of 64 ns", t.name, qdisc.FormatDuration(t.time), qdisc.FormatDuration(t.time.Truncate(tcTick)))
 		}
