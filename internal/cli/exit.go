@@ -10,7 +10,8 @@ import (
 	"netemd/qdisc"
 )
 
-// The exit codes, for scripts. With `-- CMD` the exit code is CMD's.
+// The exit codes, for scripts. With `-- CMD` the exit code is CMD's, or
+// exitInconclusive when CMD succeeded beside a fault that was lost.
 const (
 	exitDone         = 0
 	exitError        = 1
@@ -33,7 +34,7 @@ const exitCodesText = `Exit codes:
   6    not supported here
   7    denied
   130  interrupted, after undoing what was in progress
-With "-- CMD" the exit code is CMD's.`
+With "-- CMD" the exit code is CMD's; 4 when CMD succeeded, but the fault was not in force to its end.`
 
 // errInconclusive ends a command whose result must not be relied on; its reasons
 // are told before.

@@ -32,6 +32,8 @@ type fakeAgent struct {
 	features feature.Report
 	// matched is how many packets every packet fault has seen.
 	matched uint64
+	// state, when set, is what a look finds every fault in.
+	state fault.State
 	// during is called while a probe runs.
 	during func()
 	err    error
@@ -99,6 +101,9 @@ func (a *fakeAgent) Get(_ context.Context, id string) (fault.Fault, error) {
 		return fault.Fault{}, err
 	}
 	got := *f
+	if a.state != "" {
+		got.State = a.state
+	}
 	if got.Spec.Packet != nil {
 		got.Counters = fault.Counters{Seen: a.matched, Lost: a.matched / 5}
 	}

@@ -44,6 +44,21 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldOfALostFault: a command that succeeded beside no fault proves nothing, and
+// one that failed keeps its own code.
+func TestHoldOfALostFault(t *testing.T) {
+	for _, c := range []struct{ command, want int }{{0, exitInconclusive}, {9, 9}} {
+		w := world{agent: newFakeAgent(), code: c.command}
+		w.agent.state = fault.Lost
+		if got := w.run(t.Context(), "loss", "20%", "--target", "pg", "--", "x"); got != c.want {
+			t.Errorf("the command's code %d: exit code %d, want %d", c.command, got, c.want)
+		}
+		if !strings.Contains(w.stderr.String(), "lost while the command ran") {
+			t.Errorf("told %q", w.stderr.String())
+		}
+	}
+}
+
 func TestHoldRefusedRunsNothing(t *testing.T) {
 	w := world{agent: newFakeAgent()}
 	if code := w.run(t.Context(), "loss", "20%", "--target", "nope", "--", "true"); code != exitError || w.commands != nil {

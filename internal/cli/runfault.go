@@ -46,9 +46,10 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, argv [
 		Argv: argv, Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr, Terminal: a.env.StdinTerminal,
 	})
 	last, err := h.Release(ctx)
+	held := err == nil && last.State == fault.Active
 	switch {
 	case err != nil:
-		a.say("netemctl: %s", oneLine(err))
+		a.say("netemctl: the fault was not held to the command's end: %s", oneLine(err))
 	case last.State != fault.Active:
 		a.say("netemctl: %s was %s while the command ran", last.ID, last.State)
 	case last.Spec.Packet == nil:
@@ -61,6 +62,9 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, argv [
 	}
 	if code != 0 {
 		return commandExit{code}
+	}
+	if !held { // a success that the fault did not stand beside proves nothing
+		return errInconclusive
 	}
 	return nil
 }

@@ -151,6 +151,7 @@ func (r *run) judge(last fault.Fault, loss *Loss, releaseErr error) {
 		r.doubt("the packet fault was %s while the calls ran", last.State)
 	}
 	switch {
+	case last.State != fault.Active: // then the counters are not known
 	case c.Seen == 0:
 		r.doubt("0 packets matched the packet fault: nothing was impaired")
 	case loss != nil && loss.NoEffect():
@@ -171,6 +172,9 @@ func (r *run) proxy(ctx context.Context) error {
 	res, took, err := r.probe(ctx, "through the proxy, no toxic", "proxy", r.plan.Count)
 	if err != nil {
 		return err
+	}
+	if res.Summary.OK == 0 {
+		r.doubt("not one call through the proxy succeeded, without a toxic")
 	}
 	r.add(LayerProxy, res, took, Row{Fault: "none"})
 	return nil
