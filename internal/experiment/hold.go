@@ -25,7 +25,8 @@ const (
 	HoldTTL = 30 * time.Second
 	// callLimit bounds a call that must not be cut short by an interrupt, such as
 	// an apply (its fault would have no known owner) or a clear.
-	callLimit = 15 * time.Second
+	// A proxy that hangs is given up by the agent after about 20 s.
+	callLimit = 30 * time.Second
 )
 
 // Holding is a fault that stands until it is released. It is renewed every third
@@ -78,6 +79,7 @@ func ApplyWhole(ctx context.Context, faults Applier, spec fault.Spec) (fault.Fau
 	defer cancel()
 	f, err := faults.Apply(whole, spec)
 	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the agent did not finish the fault within %v: %w", callLimit, err)
 		return fault.Fault{}, errors.Join(err, undoUnanswered(ctx, faults, spec))
 	}
 	if err != nil {
