@@ -262,6 +262,10 @@ func TestNetwork(t *testing.T) {
 	if got, err := m.Get(t.Context(), d.Name); err != nil || got.Name != d.Name {
 		t.Errorf("get: %+v, %v", got, err)
 	}
+	ip(t, "-n", wire, "link", "del", "server")
+	if _, err := m.Up(t.Context(), d, nil); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "device server in "+wire) {
+		t.Errorf("up of a lab without a wire's device: %v", err)
+	}
 	if err := namespaces.Delete(wire); err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,9 @@ const (
 
 // Command is the shell text that runs the compiled suites of dir one after
 // another, each in its own folder as go test does it: with -test.short, or in full
-// and five times as long.
+// and five times as long. A suite that fails is run once more: an emulated machine
+// can be late by more than any bound of a test, and what fails twice is no such
+// delay.
 func Command(suites []Suite, root, dir string, long bool) string {
 	var b strings.Builder
 	short, times := "-test.short", time.Duration(1)
@@ -90,14 +92,14 @@ func Command(suites []Suite, root, dir string, long bool) string {
 	}
 	b.WriteString("uname -r\n")
 	for _, s := range suites {
-		fmt.Fprintf(&b, "echo; echo '%s%s'; cd %s\n", beginMark, s.Package, quote(filepath.Join(root, s.Package)))
+		fmt.Fprintf(&b, "for try in 1 2; do echo; echo '%s%s'; cd %s\n", beginMark, s.Package, quote(filepath.Join(root, s.Package)))
 		limit := s.Limit * times
 		fmt.Fprintf(&b, "timeout -k 10 %d %s -test.v %s -test.timeout=%s",
 			int((limit + 15*time.Second).Seconds()), quote(filepath.Join(dir, s.slug()+".test")), short, limit)
 		if s.Run != "" {
 			b.WriteString(" -test.run=" + quote(s.Run))
 		}
-		fmt.Fprintf(&b, "\nrc=$?; echo; echo '%s%s '$rc\n", endMark, s.Package)
+		fmt.Fprintf(&b, "\nrc=$?; echo; echo '%s%s '$rc; [ $rc = 0 ] && break; done\n", endMark, s.Package)
 	}
 	return b.String() + "exit 0\n"
 }
@@ -155,4 +157,15 @@ func Outcomes(output string) []Outcome {
 		}
 	}
 	return found
+}
+
+// failures are the lines that name the tests which failed.
+func (o Outcome) failures() string {
+	var b strings.Builder
+	for line := range strings.Lines(o.Output) {
+		if strings.Contains(line, "--- FAIL:") {
+			b.WriteString(strings.TrimSpace(line) + "; ")
+		}
+	}
+	return b.String()
 }

@@ -80,13 +80,16 @@ func testKernel(t *testing.T, k Kernel) {
 	outcomes := Outcomes(out.String())
 	for _, s := range suites {
 		t.Run(s.Package, func(t *testing.T) {
-			i := slices.IndexFunc(outcomes, func(o Outcome) bool { return o.Package == s.Package })
-			if i < 0 {
+			tries := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.Package != s.Package })
+			if len(tries) == 0 {
 				t.Fatal("it did not start")
 			}
-			o := outcomes[i]
+			o := tries[len(tries)-1]
 			if err := o.Err(); err != nil {
-				t.Fatalf("%v; what it said:\n%s", err, o.Output)
+				t.Fatalf("%v, %d times; what it said:\n%s", err, len(tries), o.Output)
+			}
+			if len(tries) > 1 {
+				t.Logf("FAILED AT FIRST, passed when it was run again: %s", tries[0].failures())
 			}
 			t.Logf("%d passed, %d skipped", o.Passed, o.Skips)
 		})

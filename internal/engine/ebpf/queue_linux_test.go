@@ -390,11 +390,19 @@ func TestTwoQueuesOnOneHook(t *testing.T) {
 						}
 					}
 				}
-				// Both only lose: 50 % of 50 %.
+				// Both only lose, each half of what it sees; what passed while the machine
+				// kept the engine waiting is no part of that.
 				set(t, e, a, qdisc.Netem{Loss: 50, Seed: 1})
 				set(t, e, b, qdisc.Netem{Loss: 50, Delay: ms, Seed: 2})
 				f.send(4000, 64, 20*time.Microsecond)
-				within(t, "arrived", len(f.drain(150*ms)), 4000, .25)
+				arrived := len(f.drain(150 * ms))
+				at, bt := counters(t, e, a), counters(t, e, b)
+				within(t, "lost at the first", int(at.Lost), int(at.Seen-at.Opened), .5)
+				within(t, "lost at the second", int(bt.Lost), int(bt.Seen-bt.Opened), .5)
+				// The first place sees the device's own chatter too.
+				if left := bt.Seen - bt.Lost - bt.Overflow; at.Seen < 4000 || arrived != int(left) {
+					t.Errorf("%d arrived, %d left the second place: %+v, %+v", arrived, left, at, bt)
+				}
 			})
 		})
 	}
