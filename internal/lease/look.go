@@ -82,9 +82,9 @@ func (m *Manager) look(ctx context.Context, id string) {
 	defer m.mu.Unlock()
 	before := h.fault.State
 	h.fault.State, h.fault.Counters, h.fault.CountersMissing = now.state, now.counters, now.missing
-	switch {
-	case now.state == before:
-	case now.state == fault.Active:
+	switch now.state {
+	case before:
+	case fault.Active:
 		m.publish("repaired", h.fault)
 	default:
 		m.publish(string(now.state), h.fault)
