@@ -201,6 +201,11 @@ func (m *Manager) make(ctx context.Context, r *running, progress func(string)) e
 			return err
 		}
 	}
+	for _, node := range d.nodes() {
+		if err := operational(ctx, d.Namespace(node)); err != nil {
+			return err
+		}
+	}
 	if err := m.devices(ctx, r); err != nil {
 		return err
 	}
