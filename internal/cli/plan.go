@@ -187,32 +187,5 @@ func tcxWords(p target.Place, n qdisc.Netem) string {
 	if n.Queues() {
 		mode = "divert to the engine's queue"
 	}
-	return fmt.Sprintf("attach at the head of tcx %s of %s, match %s, %s: %v", p.Hook, p.Device, flowWords(p.Flow), mode, n)
-}
-
-func flowWords(f target.Flow) string {
-	var parts []string
-	switch f.Protocol {
-	case 0:
-	case 6:
-		parts = append(parts, "tcp")
-	case 17:
-		parts = append(parts, "udp")
-	default:
-		parts = append(parts, fmt.Sprintf("protocol %d", f.Protocol))
-	}
-	end := func(name string, prefix fmt.Stringer, valid bool, port uint16) {
-		if valid {
-			parts = append(parts, name+" "+prefix.String())
-		}
-		if port != 0 {
-			parts = append(parts, fmt.Sprintf("%s port %d", name, port))
-		}
-	}
-	end("from", f.Source, f.Source.IsValid(), f.SourcePort)
-	end("to", f.Destination, f.Destination.IsValid(), f.DestinationPort)
-	if len(parts) == 0 {
-		return "all packets"
-	}
-	return strings.Join(parts, " ")
+	return fmt.Sprintf("attach at the head of tcx %s of %s, match %s, %s: %v", p.Hook, p.Device, p.Match, mode, n)
 }

@@ -46,7 +46,7 @@ func viewTarget(t target.Target) targetView {
 }
 
 func viewPlace(p target.Place) placeView {
-	return placeView{p.Namespace, p.Device, p.Index, string(p.Hook), p.Owned, flowWords(p.Flow)}
+	return placeView{p.Namespace, p.Device, p.Index, string(p.Hook), p.Owned, p.Match.String()}
 }
 
 // endText is empty for an address that is not there.
@@ -107,8 +107,8 @@ func (a *app) targetResolve() *cobra.Command {
 					{"proxy", endText(t.Proxy)},
 					{"clients in", t.ClientNamespace},
 					{"served in", t.ServerNamespace},
-					{"to it", t.To.String() + ", " + flowWords(t.To.Flow)},
-					{"from it", t.From.String() + ", " + flowWords(t.From.Flow)},
+					{"to it", t.To.String() + ", " + t.To.Match.String()},
+					{"from it", t.From.String() + ", " + t.From.Match.String()},
 				})
 			}})
 		}),

@@ -21,5 +21,7 @@ type Event struct {
 // Selector names the faults to clear. Exactly one field is set.
 type Selector struct {
 	ID, Target string
-	All        bool
+	// Device is target.Selector's Name: "v0@blue".
+	Device string
+	All    bool
 }

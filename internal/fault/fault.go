@@ -5,6 +5,7 @@ package fault
 import (
 	"time"
 
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
@@ -39,8 +40,10 @@ const (
 
 // Spec is what is asked for. Exactly one of Packet and Toxics is given.
 type Spec struct {
-	// Target is a target's name.
+	// Target is a target's name; empty with a Selector.
 	Target string
+	// Selector is the device and the traffic to impair, instead of a Target.
+	Selector *target.Selector
 	// Direction of a packet fault; empty means To.
 	Direction Direction
 	// Engine that shall carry a packet fault; empty means Auto.
@@ -49,6 +52,11 @@ type Spec struct {
 	Packet *qdisc.Netem
 	// Toxics are what a stream fault does to connections through the proxy.
 	Toxics []Toxic
+	// Force names the protections that are lifted: see the Force constants.
+	Force []string
+	// Offload is "off" to switch segmentation offload off on the devices of the path
+	// while the fault lasts, so that it acts on packets as they are on the wire.
+	Offload string
 	// TTL after which the fault ends by itself; 0 means DefaultTTL. MinTTL..MaxTTL.
 	TTL time.Duration
 	// Owner is set by the agent from the peer's credentials: "uid 0 (root)".
@@ -89,6 +97,27 @@ type Fault struct {
 	// give here, which are 0 for that reason.
 	Counters        Counters
 	CountersMissing []string
+	// Offloads are the offload settings of the devices of the path.
+	Offloads []Offload
+}
+
+// The protections that a fault needs Force for.
+const (
+	// ForceAgent: the fault hits a connection by which the agent is controlled.
+	ForceAgent = "agent"
+	// ForceSSH: the fault hits the ssh session that started the agent or the command.
+	ForceSSH = "ssh"
+	// ForceDefaultRoute: the fault hits all of a device with a default route.
+	ForceDefaultRoute = "default-route"
+)
+
+// Offload is what a device does with segments: the names of ethtool's features.
+type Offload struct {
+	Namespace, Device string
+	// Before are the features that were on: "tx-tcp-segmentation", "rx-gro", ...
+	Before []string
+	// Off are those of Before that are off while the fault lasts.
+	Off []string
 }
 
 // Counters are packets since the fault was applied, or last changed.
@@ -133,6 +162,8 @@ type Status struct {
 	// Netem is the impairment in force.
 	Netem    qdisc.Netem
 	Counters Counters
+	// Queued are the packets that are held now.
+	Queued uint64
 	// CountersMissing names the counters that this engine cannot give here.
 	CountersMissing []string
 }

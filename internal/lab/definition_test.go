@@ -32,11 +32,11 @@ func TestBuiltinTargets(t *testing.T) {
 		ClientNamespace: "netem-pg-client", ServerNamespace: "netem-pg-server",
 		To: target.Place{
 			Namespace: "netem-pg-wire", Device: "server", Hook: target.Egress, Owned: true,
-			Flow: target.Flow{Protocol: 6, Destination: server, DestinationPort: 5432},
+			Match: target.Match{Include: []target.Flow{{Protocol: 6, Destination: server, DestinationPorts: target.Port(5432)}}},
 		},
 		From: target.Place{
 			Namespace: "netem-pg-wire", Device: "client", Hook: target.Egress, Owned: true,
-			Flow: target.Flow{Protocol: 6, Source: server, SourcePort: 5432},
+			Match: target.Match{Include: []target.Flow{{Protocol: 6, Source: server, SourcePorts: target.Port(5432)}}},
 		},
 	}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{})); diff != "" {

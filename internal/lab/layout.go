@@ -115,8 +115,8 @@ func (d Definition) Resolve() ([]target.Target, error) {
 			To:   d.egress(i, t.Node),
 			From: d.egress(i, t.Client),
 		}
-		out.To.Flow = target.Flow{Protocol: tcp, Destination: host(server), DestinationPort: t.Port}
-		out.From.Flow = target.Flow{Protocol: tcp, Source: host(server), SourcePort: t.Port}
+		out.To.Match = target.Match{Include: []target.Flow{{Protocol: tcp, Destination: host(server), DestinationPorts: target.Port(t.Port)}}}
+		out.From.Match = out.To.Match.Reverse()
 		if t.ProxyPort != 0 {
 			out.Proxy = netip.AddrPortFrom(server, t.ProxyPort)
 		}

@@ -243,9 +243,9 @@ func TestNetwork(t *testing.T) {
 	}
 	places := []target.Place{ts[0].From, ts[0].To}
 	for i := range places {
-		places[i].Flow = target.Flow{}
+		places[i].Match = target.Match{}
 	}
-	if diff := cmp.Diff(places, devices, cmp.Comparer(func(a, b target.Place) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(places, devices, cmp.Comparer(func(a, b target.Place) bool { return a.Key() == b.Key() })); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}
 	talk(t, client, server)

@@ -60,7 +60,7 @@ func TestBadRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same := cmp.Comparer(func(a, b target.Place) bool { return a == b })
+	same := cmp.Comparer(func(a, b target.Place) bool { return a.Key() == b.Key() })
 	addresses := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 	if diff := cmp.Diff(targets[:1], adopted, same, addresses); diff != "" {
 		t.Errorf("targets before and after (-want +got):\n%s", diff)

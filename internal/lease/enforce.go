@@ -14,17 +14,18 @@ import (
 // slot is what can be in one state at a time: a place in the packet layer, or a
 // target's proxy.
 type slot struct {
+	key   string
 	place target.Place
 	proxy string // the target's name, for the stream layer
 }
 
 func (h *held) slots() []slot {
 	if !h.isPacket() {
-		return []slot{{proxy: h.target.Name}}
+		return []slot{{key: "proxy " + h.target.Name, proxy: h.target.Name}}
 	}
 	s := make([]slot, len(h.places))
 	for i, p := range h.places {
-		s[i] = slot{place: p}
+		s[i] = slot{key: p.Key(), place: p}
 	}
 	return s
 }
@@ -39,7 +40,7 @@ func (m *Manager) at(s slot) []fault.Fault {
 			continue
 		}
 		for _, o := range h.slots() {
-			if o == s {
+			if o.key == s.key {
 				on = append(on, h.fault)
 			}
 		}

@@ -255,7 +255,7 @@ func (m *Manager) place(ctx context.Context, h *held) error {
 // warnings are what the user should know about what he asked for.
 func (h *held) warnings() []string {
 	w := h.fault.Spec.Packet.Warnings()
-	if h.fault.Engine == fault.Netem && h.places[0].Flow != (target.Flow{}) {
+	if h.fault.Engine == fault.Netem && !h.places[0].Match.Whole() {
 		w = append(w, fmt.Sprintf("netem on the lab's wire impairs every packet on that link, not only those of %s", h.fault.Spec.Target))
 	}
 	return w
@@ -291,7 +291,7 @@ func (m *Manager) engineAt(places []target.Place) fault.Engine {
 	defer m.mu.Unlock()
 	for _, h := range m.held {
 		for _, p := range h.places {
-			if slices.Contains(places, p) {
+			if slices.ContainsFunc(places, func(q target.Place) bool { return q.Key() == p.Key() }) {
 				return h.fault.Engine
 			}
 		}
@@ -339,12 +339,9 @@ func (m *Manager) drop(h *held) {
 }
 
 func sharesSlot(a, b *held) bool {
-	for _, s := range a.slots() {
-		if slices.Contains(b.slots(), s) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.slots(), func(s slot) bool {
+		return slices.ContainsFunc(b.slots(), func(o slot) bool { return o.key == s.key })
+	})
 }
 
 // sameFields names what both a and b set.

@@ -23,8 +23,8 @@ import (
 // fakeEngine is a kernel in memory.
 type fakeEngine struct {
 	mu       sync.Mutex
-	at       map[target.Place]qdisc.Netem
-	deadline map[target.Place]time.Time
+	at       map[string]qdisc.Netem
+	deadline map[string]time.Time
 	failSet  func(p target.Place, n qdisc.Netem) error
 	failFree error
 	counted  fault.Counters
@@ -32,7 +32,7 @@ type fakeEngine struct {
 }
 
 func newFakeEngine() *fakeEngine {
-	return &fakeEngine{at: map[target.Place]qdisc.Netem{}, deadline: map[target.Place]time.Time{}}
+	return &fakeEngine{at: map[string]qdisc.Netem{}, deadline: map[string]time.Time{}}
 }
 
 func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
@@ -46,7 +46,7 @@ func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadl
 			return err
 		}
 	}
-	e.at[p], e.deadline[p] = n, deadline
+	e.at[p.Key()], e.deadline[p.Key()] = n, deadline
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (e *fakeEngine) Read(ctx context.Context, p target.Place) (fault.Status, er
 	if e.gone {
 		return fault.Status{}, fs.ErrNotExist
 	}
-	return fault.Status{Netem: e.at[p], Counters: e.counted}, nil
+	return fault.Status{Netem: e.at[p.Key()], Counters: e.counted}, nil
 }
 
 func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
@@ -68,7 +68,7 @@ func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
 	if e.failFree != nil {
 		return e.failFree
 	}
-	delete(e.at, p)
+	delete(e.at, p.Key())
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (e *fakeEngine) count(c fault.Counters) {
 }
 
 // inForce is what the kernel holds.
-func (e *fakeEngine) inForce() map[target.Place]qdisc.Netem {
+func (e *fakeEngine) inForce() map[string]qdisc.Netem {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.at)
@@ -98,7 +98,7 @@ func (e *fakeEngine) inForce() map[target.Place]qdisc.Netem {
 func (e *fakeEngine) meddle(p target.Place, n qdisc.Netem) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.at[p] = n
+	e.at[p.Key()] = n
 }
 
 // fakeProxy is a stream engine in memory.
@@ -191,14 +191,14 @@ func TestFaultsOfOneOwnerCombine(t *testing.T) {
 	if _, err := m.Apply(ctx, delay(10*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	want := map[target.Place]qdisc.Netem{to: {Loss: 20, Delay: 10 * time.Millisecond}}
+	want := map[string]qdisc.Netem{to.Key(): {Loss: 20, Delay: 10 * time.Millisecond}}
 	if diff := cmp.Diff(want, e.inForce()); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}
 	if _, err := m.Clear(ctx, fault.Selector{ID: first.ID}, "uid 0"); err != nil {
 		t.Fatal(err)
 	}
-	want = map[target.Place]qdisc.Netem{to: {Delay: 10 * time.Millisecond}}
+	want = map[string]qdisc.Netem{to.Key(): {Delay: 10 * time.Millisecond}}
 	if diff := cmp.Diff(want, e.inForce()); diff != "" {
 		t.Errorf("after the first was cleared (-want +got):\n%s", diff)
 	}
@@ -227,7 +227,7 @@ func TestConflicts(t *testing.T) {
 			if !errors.Is(err, fault.ErrConflict) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want a conflict that says %q", err, tt.want)
 			}
-			if diff := cmp.Diff(map[target.Place]qdisc.Netem{to: {Loss: 20}}, e.inForce()); diff != "" {
+			if diff := cmp.Diff(map[string]qdisc.Netem{to.Key(): {Loss: 20}}, e.inForce()); diff != "" {
 				t.Errorf("the refused apply changed the kernel (-want +got):\n%s", diff)
 			}
 		})
@@ -242,7 +242,7 @@ func TestFailedApplyLeavesWhatWas(t *testing.T) {
 	}
 	broken := errors.New("no such device")
 	e.failSet = func(p target.Place, _ qdisc.Netem) error {
-		if p == from {
+		if p.Key() == from.Key() {
 			return broken
 		}
 		return nil
@@ -252,7 +252,7 @@ func TestFailedApplyLeavesWhatWas(t *testing.T) {
 	if _, err := m.Apply(t.Context(), both); !errors.Is(err, broken) {
 		t.Fatalf("error %v, want %v", err, broken)
 	}
-	if diff := cmp.Diff(map[target.Place]qdisc.Netem{to: {Loss: 20}}, e.inForce()); diff != "" {
+	if diff := cmp.Diff(map[string]qdisc.Netem{to.Key(): {Loss: 20}}, e.inForce()); diff != "" {
 		t.Errorf("after a failed apply (-want +got):\n%s", diff)
 	}
 	if n := len(m.List(t.Context())); n != 1 {
@@ -271,7 +271,7 @@ func TestChange(t *testing.T) {
 	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &zero}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(qdisc.Netem{Delay: 10 * time.Millisecond}, e.inForce()[to]); diff != "" {
+	if diff := cmp.Diff(qdisc.Netem{Delay: 10 * time.Millisecond}, e.inForce()[to.Key()]); diff != "" {
 		t.Errorf("loss set to 0 (-want +got):\n%s", diff)
 	}
 	if _, err := m.Change(t.Context(), f.ID, "uid 7", qdisc.Patch{Loss: &zero}); !errors.Is(err, fault.ErrConflict) {
@@ -314,8 +314,8 @@ func TestExpiry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !e.deadline[to].Equal(f.Applied.Add(5 * time.Second)) {
-			t.Errorf("the engine's deadline is %v after the apply, want 5s", e.deadline[to].Sub(f.Applied))
+		if !e.deadline[to.Key()].Equal(f.Applied.Add(5 * time.Second)) {
+			t.Errorf("the engine's deadline is %v after the apply, want 5s", e.deadline[to.Key()].Sub(f.Applied))
 		}
 		time.Sleep(3 * time.Second)
 		if _, err := m.Renew(t.Context(), f.ID, "uid 0", 0); err != nil {

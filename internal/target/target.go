@@ -39,8 +39,7 @@ const (
 	Ingress Hook = "ingress"
 )
 
-// Place is one device and direction, and the packets there that are meant. It is
-// comparable.
+// Place is one device and direction, and the packets there that are meant.
 type Place struct {
 	// Namespace is the name below /run/netns; empty is the agent's own.
 	Namespace string
@@ -54,17 +53,13 @@ type Place struct {
 	Hook   Hook
 	// Owned says that netemd made the device, so that its root qdisc is ours.
 	Owned bool
-	Flow  Flow
+	Match Match
 }
 
-// Flow selects packets by what they carry. A zero field matches all.
-type Flow struct {
-	// Protocol is the IP protocol number: 6 TCP, 17 UDP; 0 any.
-	Protocol uint8
-	// Source and Destination select by address; the zero Prefix is any.
-	Source, Destination netip.Prefix
-	// SourcePort and DestinationPort select by port; 0 is any.
-	SourcePort, DestinationPort uint16
+// Key is the same for two places if and only if they are the same device, hook and
+// packets.
+func (p Place) Key() string {
+	return fmt.Sprintf("%s|%d|%d|%s|%s", p.Namespace, p.Cookie, p.Index, p.Hook, p.Match.Key())
 }
 
 // String says the place in one phrase: "egress of server in netem-pg-wire".

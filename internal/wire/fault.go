@@ -1,12 +1,14 @@
 package wire
 
 import (
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/fault"
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
@@ -64,7 +66,10 @@ func (t table[P, D]) fromProto(field string, p P) (D, error) {
 func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 	m := &netemv1.FaultSpec{
 		Target: s.Target, Direction: directions.toProto(s.Direction), Engine: engines.toProto(s.Engine),
-		TtlNs: int64(s.TTL), Owner: s.Owner,
+		TtlNs: int64(s.TTL), Owner: s.Owner, Force: s.Force, Offload: s.Offload,
+	}
+	if s.Selector != nil {
+		m.Selector = trafficSelector(*s.Selector)
 	}
 	if s.Packet != nil {
 		m.Packet = Netem(*s.Packet)
@@ -77,8 +82,13 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 
 // SpecOf translates a request; the owner in it is ignored.
 func SpecOf(m *netemv1.FaultSpec) (fault.Spec, error) {
-	s := fault.Spec{Target: m.GetTarget(), TTL: time.Duration(m.GetTtlNs())}
+	s := fault.Spec{Target: m.GetTarget(), TTL: time.Duration(m.GetTtlNs()), Force: m.GetForce(), Offload: m.GetOffload()}
 	var err error
+	if m.GetSelector() != nil {
+		if s.Selector, err = trafficSelectorOf(m.GetSelector()); err != nil {
+			return s, err
+		}
+	}
 	if s.Direction, err = directions.fromProto("direction", m.GetDirection()); err != nil {
 		return s, err
 	}
@@ -111,6 +121,10 @@ func Netem(n qdisc.Netem) *netemv1.Netem {
 		GapPackets:     unlessZero(n.Gap),
 		CorruptPercent: unlessZero(float64(n.Corrupt)), CorruptCorrelationPercent: unlessZero(float64(n.CorruptCorrelation)),
 		LimitPackets: unlessZero(n.Limit), Seed: unlessZero(n.Seed),
+		LossState: lossState(unlessZero(n.LossState)), GilbertElliott: gilbertElliott(unlessZero(n.GilbertElliott)), Ecn: unlessZero(n.ECN),
+		RateBytesPerSecond: unlessZero(uint64(n.Rate)), PacketOverheadBytes: unlessZero(n.PacketOverhead),
+		CellSizeBytes: unlessZero(n.CellSize), CellOverheadBytes: unlessZero(n.CellOverhead),
+		Slot: slot(unlessZero(n.Slot)), DistributionSamples: samples(n.Samples),
 	}
 }
 
@@ -135,6 +149,13 @@ func Patch(p qdisc.Patch) *netemv1.Netem {
 		d := string(*p.Distribution)
 		m.Distribution = &d
 	}
+	if p.Samples != nil {
+		m.DistributionSamples = samples(*p.Samples)
+	}
+	m.LossState, m.GilbertElliott, m.Ecn = lossState(p.LossState), gilbertElliott(p.GilbertElliott), p.ECN
+	m.RateBytesPerSecond = convert[uint64](p.Rate)
+	m.PacketOverheadBytes, m.CellSizeBytes, m.CellOverheadBytes = p.PacketOverhead, p.CellSize, p.CellOverhead
+	m.Slot = slot(p.Slot)
 	return m
 }
 
@@ -154,11 +175,19 @@ func PatchOf(m *netemv1.Netem) qdisc.Patch {
 		d := qdisc.Distribution(*m.Distribution)
 		p.Distribution = &d
 	}
+	if m.DistributionSamples != nil {
+		s := samplesOf(m.DistributionSamples)
+		p.Samples = &s
+	}
+	p.LossState, p.GilbertElliott, p.ECN = lossStateOf(m.LossState), gilbertElliottOf(m.GilbertElliott), m.Ecn
+	p.Rate = convert[qdisc.Rate](m.RateBytesPerSecond)
+	p.PacketOverhead, p.CellSize, p.CellOverhead = m.PacketOverheadBytes, m.CellSizeBytes, m.CellOverheadBytes
+	p.Slot = slotOf(m.Slot)
 	return p
 }
 
 // convert keeps nil nil.
-func convert[T, F ~int64 | ~float64](v *F) *T {
+func convert[T, F ~int64 | ~float64 | ~uint64](v *F) *T {
 	if v == nil {
 		return nil
 	}
@@ -190,7 +219,7 @@ func Fault(f fault.Fault) *netemv1.Fault {
 	return &netemv1.Fault{
 		Id: f.ID, Spec: FaultSpec(f.Spec), State: states.toProto(f.State), Engine: engines.toProto(f.Engine),
 		EngineReason: f.EngineReason, Placement: f.Placement, Warnings: f.Warnings, CountersMissing: f.CountersMissing,
-		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires),
+		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires), Offloads: offloads(f.Offloads),
 		Counters: &netemv1.Counters{
 			Seen: f.Counters.Seen, Lost: f.Counters.Lost, Overflow: f.Counters.Overflow, Delayed: f.Counters.Delayed,
 			Duplicated: f.Counters.Duplicated, Reordered: f.Counters.Reordered, Corrupted: f.Counters.Corrupted, Opened: f.Counters.Opened,
@@ -208,7 +237,7 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 	f := fault.Fault{
 		ID: m.GetId(), Spec: s, EngineReason: m.GetEngineReason(), Placement: m.GetPlacement(), Warnings: m.GetWarnings(),
 		CountersMissing: m.GetCountersMissing(),
-		Applied:         m.GetApplied().AsTime(), Expires: m.GetExpires().AsTime(),
+		Applied:         m.GetApplied().AsTime(), Expires: m.GetExpires().AsTime(), Offloads: offloadsOf(m.GetOffloads()),
 	}
 	if f.State, err = states.fromProto("state", m.GetState()); err != nil {
 		return f, err
@@ -248,8 +277,11 @@ func FaultsOf(ms []*netemv1.Fault) ([]fault.Fault, error) {
 // SelectorOf translates what to clear.
 func SelectorOf(m *netemv1.ClearRequest) (fault.Selector, error) {
 	s := fault.Selector{ID: m.GetId(), Target: m.GetTarget(), All: m.GetAll()}
+	if d := m.GetDevice(); d != nil {
+		s.Device = target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}.Name()
+	}
 	if s == (fault.Selector{}) {
-		return s, &qdisc.FieldError{Field: "clear", Want: "an id, a target or all"}
+		return s, &qdisc.FieldError{Field: "clear", Want: "an id, a target, a device or all"}
 	}
 	return s, nil
 }
@@ -259,6 +291,9 @@ func Selector(s fault.Selector) *netemv1.ClearRequest {
 	switch {
 	case s.All:
 		return &netemv1.ClearRequest{What: &netemv1.ClearRequest_All{All: true}}
+	case s.Device != "":
+		device, namespace, _ := strings.Cut(s.Device, "@")
+		return &netemv1.ClearRequest{What: &netemv1.ClearRequest_Device{Device: &netemv1.DeviceName{Namespace: namespace, Device: device}}}
 	case s.Target != "":
 		return &netemv1.ClearRequest{What: &netemv1.ClearRequest_Target{Target: s.Target}}
 	default:

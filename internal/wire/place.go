@@ -34,8 +34,7 @@ func text[T interface {
 func place(p target.Place) *netemv1.Place {
 	return &netemv1.Place{
 		Namespace: p.Namespace, Device: p.Device, Index: int32(p.Index), Hook: string(p.Hook), Owned: p.Owned,
-		Protocol: uint32(p.Flow.Protocol), Source: text(p.Flow.Source), Destination: text(p.Flow.Destination),
-		SourcePort: uint32(p.Flow.SourcePort), DestinationPort: uint32(p.Flow.DestinationPort),
+		Include: flows(p.Match.Include), Exclude: flows(p.Match.Exclude), Control: p.Match.Control,
 	}
 }
 
@@ -53,15 +52,45 @@ func TargetOf(m *netemv1.Target) target.Target {
 }
 
 func placeOf(m *netemv1.Place) target.Place {
-	p := target.Place{
+	return target.Place{
 		Namespace: m.GetNamespace(), Device: m.GetDevice(), Index: int(m.GetIndex()), Hook: target.Hook(m.GetHook()), Owned: m.GetOwned(),
-		Flow: target.Flow{
-			Protocol: uint8(m.GetProtocol()), SourcePort: uint16(m.GetSourcePort()), DestinationPort: uint16(m.GetDestinationPort()),
-		},
+		Match: target.Match{Include: flowsOf(m.GetInclude()), Exclude: flowsOf(m.GetExclude()), Control: m.GetControl()},
 	}
-	p.Flow.Source, _ = netip.ParsePrefix(m.GetSource())
-	p.Flow.Destination, _ = netip.ParsePrefix(m.GetDestination())
-	return p
+}
+
+func flows(fs []target.Flow) []*netemv1.Flow {
+	var ms []*netemv1.Flow
+	for _, f := range fs {
+		ms = append(ms, &netemv1.Flow{
+			Protocol: uint32(f.Protocol), Source: text(f.Source), Destination: text(f.Destination),
+			SourcePorts: ports(f.SourcePorts), DestinationPorts: ports(f.DestinationPorts),
+		})
+	}
+	return ms
+}
+
+func flowsOf(ms []*netemv1.Flow) []target.Flow {
+	var fs []target.Flow
+	for _, m := range ms {
+		f := target.Flow{
+			Protocol: uint8(m.GetProtocol()), SourcePorts: portsOf(m.GetSourcePorts()), DestinationPorts: portsOf(m.GetDestinationPorts()),
+		}
+		f.Source, _ = netip.ParsePrefix(m.GetSource())
+		f.Destination, _ = netip.ParsePrefix(m.GetDestination())
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+func ports(p target.Ports) *netemv1.PortRange {
+	if p.Any() {
+		return nil
+	}
+	return &netemv1.PortRange{First: uint32(p.First), Last: uint32(p.Last)}
+}
+
+func portsOf(m *netemv1.PortRange) target.Ports {
+	return target.Ports{First: uint16(m.GetFirst()), Last: uint16(m.GetLast())}
 }
 
 // Lab translates i for a client.

@@ -70,7 +70,7 @@ func TestUnsetAndZeroStayDifferent(t *testing.T) {
 func TestTargetLabAndFeaturesSurviveTheTrip(t *testing.T) {
 	place := target.Place{
 		Namespace: "n", Device: "d", Index: 3, Hook: target.Egress, Owned: true,
-		Flow: target.Flow{Protocol: 6, Source: netip.MustParsePrefix("10.0.0.0/8"), Destination: netip.MustParsePrefix("::1/128"), SourcePort: 1, DestinationPort: 2},
+		Match: target.Match{Include: []target.Flow{{Protocol: 6, Source: netip.MustParsePrefix("10.0.0.0/8"), Destination: netip.MustParsePrefix("::1/128"), SourcePorts: target.Port(1), DestinationPorts: target.Port(2)}}},
 	}
 	tgt := target.Target{
 		Name: "pg", Lab: "pg", Node: "server", Address: netip.MustParseAddrPort("10.77.0.2:5432"), Proxy: netip.MustParseAddrPort("10.77.0.2:15432"),

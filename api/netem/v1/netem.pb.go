@@ -209,8 +209,18 @@ type Netem struct {
 	CorruptCorrelationPercent   *float64               `protobuf:"fixed64,13,opt,name=corrupt_correlation_percent,json=corruptCorrelationPercent,proto3,oneof" json:"corrupt_correlation_percent,omitempty"`
 	LimitPackets                *uint32                `protobuf:"varint,14,opt,name=limit_packets,json=limitPackets,proto3,oneof" json:"limit_packets,omitempty"`
 	Seed                        *uint64                `protobuf:"varint,15,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
-	unknownFields               protoimpl.UnknownFields
-	sizeCache                   protoimpl.SizeCache
+	LossState                   *LossState             `protobuf:"bytes,16,opt,name=loss_state,json=lossState,proto3,oneof" json:"loss_state,omitempty"`
+	GilbertElliott              *GilbertElliott        `protobuf:"bytes,17,opt,name=gilbert_elliott,json=gilbertElliott,proto3,oneof" json:"gilbert_elliott,omitempty"`
+	Ecn                         *bool                  `protobuf:"varint,18,opt,name=ecn,proto3,oneof" json:"ecn,omitempty"`
+	RateBytesPerSecond          *uint64                `protobuf:"varint,19,opt,name=rate_bytes_per_second,json=rateBytesPerSecond,proto3,oneof" json:"rate_bytes_per_second,omitempty"`
+	PacketOverheadBytes         *int32                 `protobuf:"zigzag32,20,opt,name=packet_overhead_bytes,json=packetOverheadBytes,proto3,oneof" json:"packet_overhead_bytes,omitempty"`
+	CellSizeBytes               *uint32                `protobuf:"varint,21,opt,name=cell_size_bytes,json=cellSizeBytes,proto3,oneof" json:"cell_size_bytes,omitempty"`
+	CellOverheadBytes           *int32                 `protobuf:"zigzag32,22,opt,name=cell_overhead_bytes,json=cellOverheadBytes,proto3,oneof" json:"cell_overhead_bytes,omitempty"`
+	Slot                        *Slot                  `protobuf:"bytes,23,opt,name=slot,proto3,oneof" json:"slot,omitempty"`
+	// little-endian signed 16-bit samples of distribution "custom"
+	DistributionSamples []byte `protobuf:"bytes,24,opt,name=distribution_samples,json=distributionSamples,proto3,oneof" json:"distribution_samples,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Netem) Reset() {
@@ -348,6 +358,313 @@ func (x *Netem) GetSeed() uint64 {
 	return 0
 }
 
+func (x *Netem) GetLossState() *LossState {
+	if x != nil {
+		return x.LossState
+	}
+	return nil
+}
+
+func (x *Netem) GetGilbertElliott() *GilbertElliott {
+	if x != nil {
+		return x.GilbertElliott
+	}
+	return nil
+}
+
+func (x *Netem) GetEcn() bool {
+	if x != nil && x.Ecn != nil {
+		return *x.Ecn
+	}
+	return false
+}
+
+func (x *Netem) GetRateBytesPerSecond() uint64 {
+	if x != nil && x.RateBytesPerSecond != nil {
+		return *x.RateBytesPerSecond
+	}
+	return 0
+}
+
+func (x *Netem) GetPacketOverheadBytes() int32 {
+	if x != nil && x.PacketOverheadBytes != nil {
+		return *x.PacketOverheadBytes
+	}
+	return 0
+}
+
+func (x *Netem) GetCellSizeBytes() uint32 {
+	if x != nil && x.CellSizeBytes != nil {
+		return *x.CellSizeBytes
+	}
+	return 0
+}
+
+func (x *Netem) GetCellOverheadBytes() int32 {
+	if x != nil && x.CellOverheadBytes != nil {
+		return *x.CellOverheadBytes
+	}
+	return 0
+}
+
+func (x *Netem) GetSlot() *Slot {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
+}
+
+func (x *Netem) GetDistributionSamples() []byte {
+	if x != nil {
+		return x.DistributionSamples
+	}
+	return nil
+}
+
+type LossState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	P13Percent    float64                `protobuf:"fixed64,1,opt,name=p13_percent,json=p13Percent,proto3" json:"p13_percent,omitempty"`
+	P31Percent    float64                `protobuf:"fixed64,2,opt,name=p31_percent,json=p31Percent,proto3" json:"p31_percent,omitempty"`
+	P32Percent    float64                `protobuf:"fixed64,3,opt,name=p32_percent,json=p32Percent,proto3" json:"p32_percent,omitempty"`
+	P23Percent    float64                `protobuf:"fixed64,4,opt,name=p23_percent,json=p23Percent,proto3" json:"p23_percent,omitempty"`
+	P14Percent    float64                `protobuf:"fixed64,5,opt,name=p14_percent,json=p14Percent,proto3" json:"p14_percent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LossState) Reset() {
+	*x = LossState{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LossState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LossState) ProtoMessage() {}
+
+func (x *LossState) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LossState.ProtoReflect.Descriptor instead.
+func (*LossState) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *LossState) GetP13Percent() float64 {
+	if x != nil {
+		return x.P13Percent
+	}
+	return 0
+}
+
+func (x *LossState) GetP31Percent() float64 {
+	if x != nil {
+		return x.P31Percent
+	}
+	return 0
+}
+
+func (x *LossState) GetP32Percent() float64 {
+	if x != nil {
+		return x.P32Percent
+	}
+	return 0
+}
+
+func (x *LossState) GetP23Percent() float64 {
+	if x != nil {
+		return x.P23Percent
+	}
+	return 0
+}
+
+func (x *LossState) GetP14Percent() float64 {
+	if x != nil {
+		return x.P14Percent
+	}
+	return 0
+}
+
+type GilbertElliott struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	PPercent        float64                `protobuf:"fixed64,1,opt,name=p_percent,json=pPercent,proto3" json:"p_percent,omitempty"`
+	RPercent        float64                `protobuf:"fixed64,2,opt,name=r_percent,json=rPercent,proto3" json:"r_percent,omitempty"`
+	LossBadPercent  float64                `protobuf:"fixed64,3,opt,name=loss_bad_percent,json=lossBadPercent,proto3" json:"loss_bad_percent,omitempty"` // 0: 100
+	LossGoodPercent float64                `protobuf:"fixed64,4,opt,name=loss_good_percent,json=lossGoodPercent,proto3" json:"loss_good_percent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *GilbertElliott) Reset() {
+	*x = GilbertElliott{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GilbertElliott) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GilbertElliott) ProtoMessage() {}
+
+func (x *GilbertElliott) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GilbertElliott.ProtoReflect.Descriptor instead.
+func (*GilbertElliott) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *GilbertElliott) GetPPercent() float64 {
+	if x != nil {
+		return x.PPercent
+	}
+	return 0
+}
+
+func (x *GilbertElliott) GetRPercent() float64 {
+	if x != nil {
+		return x.RPercent
+	}
+	return 0
+}
+
+func (x *GilbertElliott) GetLossBadPercent() float64 {
+	if x != nil {
+		return x.LossBadPercent
+	}
+	return 0
+}
+
+func (x *GilbertElliott) GetLossGoodPercent() float64 {
+	if x != nil {
+		return x.LossGoodPercent
+	}
+	return 0
+}
+
+type Slot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MinDelayNs    int64                  `protobuf:"varint,1,opt,name=min_delay_ns,json=minDelayNs,proto3" json:"min_delay_ns,omitempty"`
+	MaxDelayNs    int64                  `protobuf:"varint,2,opt,name=max_delay_ns,json=maxDelayNs,proto3" json:"max_delay_ns,omitempty"`
+	Distribution  string                 `protobuf:"bytes,3,opt,name=distribution,proto3" json:"distribution,omitempty"`
+	DelayNs       int64                  `protobuf:"varint,4,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"`
+	JitterNs      int64                  `protobuf:"varint,5,opt,name=jitter_ns,json=jitterNs,proto3" json:"jitter_ns,omitempty"`
+	Samples       []byte                 `protobuf:"bytes,6,opt,name=samples,proto3" json:"samples,omitempty"` // as distribution_samples
+	Packets       uint32                 `protobuf:"varint,7,opt,name=packets,proto3" json:"packets,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Slot) Reset() {
+	*x = Slot{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Slot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Slot) ProtoMessage() {}
+
+func (x *Slot) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Slot.ProtoReflect.Descriptor instead.
+func (*Slot) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Slot) GetMinDelayNs() int64 {
+	if x != nil {
+		return x.MinDelayNs
+	}
+	return 0
+}
+
+func (x *Slot) GetMaxDelayNs() int64 {
+	if x != nil {
+		return x.MaxDelayNs
+	}
+	return 0
+}
+
+func (x *Slot) GetDistribution() string {
+	if x != nil {
+		return x.Distribution
+	}
+	return ""
+}
+
+func (x *Slot) GetDelayNs() int64 {
+	if x != nil {
+		return x.DelayNs
+	}
+	return 0
+}
+
+func (x *Slot) GetJitterNs() int64 {
+	if x != nil {
+		return x.JitterNs
+	}
+	return 0
+}
+
+func (x *Slot) GetSamples() []byte {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+func (x *Slot) GetPackets() uint32 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+func (x *Slot) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type Toxic struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Kind               string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -367,7 +684,7 @@ type Toxic struct {
 
 func (x *Toxic) Reset() {
 	*x = Toxic{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[1]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +696,7 @@ func (x *Toxic) String() string {
 func (*Toxic) ProtoMessage() {}
 
 func (x *Toxic) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[1]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +709,7 @@ func (x *Toxic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Toxic.ProtoReflect.Descriptor instead.
 func (*Toxic) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{1}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Toxic) GetKind() string {
@@ -480,14 +797,17 @@ type FaultSpec struct {
 	Packet        *Netem                 `protobuf:"bytes,4,opt,name=packet,proto3" json:"packet,omitempty"`
 	Toxics        []*Toxic               `protobuf:"bytes,5,rep,name=toxics,proto3" json:"toxics,omitempty"`
 	TtlNs         int64                  `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
-	Owner         string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"` // set by the agent
+	Owner         string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`       // set by the agent
+	Selector      *TrafficSelector       `protobuf:"bytes,8,opt,name=selector,proto3" json:"selector,omitempty"` // instead of target
+	Force         []string               `protobuf:"bytes,9,rep,name=force,proto3" json:"force,omitempty"`       // agent | ssh | default-route
+	Offload       string                 `protobuf:"bytes,10,opt,name=offload,proto3" json:"offload,omitempty"`  // empty or "off"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FaultSpec) Reset() {
 	*x = FaultSpec{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[2]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +819,7 @@ func (x *FaultSpec) String() string {
 func (*FaultSpec) ProtoMessage() {}
 
 func (x *FaultSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[2]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +832,7 @@ func (x *FaultSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultSpec.ProtoReflect.Descriptor instead.
 func (*FaultSpec) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{2}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FaultSpec) GetTarget() string {
@@ -564,6 +884,196 @@ func (x *FaultSpec) GetOwner() string {
 	return ""
 }
 
+func (x *FaultSpec) GetSelector() *TrafficSelector {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *FaultSpec) GetForce() []string {
+	if x != nil {
+		return x.Force
+	}
+	return nil
+}
+
+func (x *FaultSpec) GetOffload() string {
+	if x != nil {
+		return x.Offload
+	}
+	return ""
+}
+
+// TrafficSelector is a device and the traffic there.
+type TrafficSelector struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Protocol      uint32                 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Peers         []string               `protobuf:"bytes,4,rep,name=peers,proto3" json:"peers,omitempty"`
+	Locals        []string               `protobuf:"bytes,5,rep,name=locals,proto3" json:"locals,omitempty"`
+	PeerPorts     []*PortRange           `protobuf:"bytes,6,rep,name=peer_ports,json=peerPorts,proto3" json:"peer_ports,omitempty"`
+	LocalPorts    []*PortRange           `protobuf:"bytes,7,rep,name=local_ports,json=localPorts,proto3" json:"local_ports,omitempty"`
+	ExcludePeers  []string               `protobuf:"bytes,8,rep,name=exclude_peers,json=excludePeers,proto3" json:"exclude_peers,omitempty"`
+	ExcludePorts  []*PortRange           `protobuf:"bytes,9,rep,name=exclude_ports,json=excludePorts,proto3" json:"exclude_ports,omitempty"`
+	Control       bool                   `protobuf:"varint,10,opt,name=control,proto3" json:"control,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrafficSelector) Reset() {
+	*x = TrafficSelector{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrafficSelector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrafficSelector) ProtoMessage() {}
+
+func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrafficSelector.ProtoReflect.Descriptor instead.
+func (*TrafficSelector) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TrafficSelector) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *TrafficSelector) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *TrafficSelector) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *TrafficSelector) GetPeers() []string {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+func (x *TrafficSelector) GetLocals() []string {
+	if x != nil {
+		return x.Locals
+	}
+	return nil
+}
+
+func (x *TrafficSelector) GetPeerPorts() []*PortRange {
+	if x != nil {
+		return x.PeerPorts
+	}
+	return nil
+}
+
+func (x *TrafficSelector) GetLocalPorts() []*PortRange {
+	if x != nil {
+		return x.LocalPorts
+	}
+	return nil
+}
+
+func (x *TrafficSelector) GetExcludePeers() []string {
+	if x != nil {
+		return x.ExcludePeers
+	}
+	return nil
+}
+
+func (x *TrafficSelector) GetExcludePorts() []*PortRange {
+	if x != nil {
+		return x.ExcludePorts
+	}
+	return nil
+}
+
+func (x *TrafficSelector) GetControl() bool {
+	if x != nil {
+		return x.Control
+	}
+	return false
+}
+
+type PortRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         uint32                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          uint32                 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortRange) Reset() {
+	*x = PortRange{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortRange) ProtoMessage() {}
+
+func (x *PortRange) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
+func (*PortRange) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PortRange) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *PortRange) GetLast() uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 type Counters struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seen          uint64                 `protobuf:"varint,1,opt,name=seen,proto3" json:"seen,omitempty"`
@@ -580,7 +1090,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[3]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +1102,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[3]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +1115,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{3}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Counters) GetSeen() uint64 {
@@ -677,13 +1187,14 @@ type Fault struct {
 	Warnings        []string               `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Counters        *Counters              `protobuf:"bytes,10,opt,name=counters,proto3" json:"counters,omitempty"`
 	CountersMissing []string               `protobuf:"bytes,11,rep,name=counters_missing,json=countersMissing,proto3" json:"counters_missing,omitempty"`
+	Offloads        []*Offload             `protobuf:"bytes,12,rep,name=offloads,proto3" json:"offloads,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[4]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +1206,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[4]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +1219,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{4}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Fault) GetId() string {
@@ -788,17 +1299,94 @@ func (x *Fault) GetCountersMissing() []string {
 	return nil
 }
 
-type ApplyRequest struct {
+func (x *Fault) GetOffloads() []*Offload {
+	if x != nil {
+		return x.Offloads
+	}
+	return nil
+}
+
+type Offload struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Spec          *FaultSpec             `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Before        []string               `protobuf:"bytes,3,rep,name=before,proto3" json:"before,omitempty"`
+	Off           []string               `protobuf:"bytes,4,rep,name=off,proto3" json:"off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Offload) Reset() {
+	*x = Offload{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Offload) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Offload) ProtoMessage() {}
+
+func (x *Offload) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Offload.ProtoReflect.Descriptor instead.
+func (*Offload) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Offload) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Offload) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Offload) GetBefore() []string {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *Offload) GetOff() []string {
+	if x != nil {
+		return x.Off
+	}
+	return nil
+}
+
+type ApplyRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Spec      *FaultSpec             `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// the client's own SSH_CONNECTION, if it runs in an ssh session
+	SshConnection string `protobuf:"bytes,3,opt,name=ssh_connection,json=sshConnection,proto3" json:"ssh_connection,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[5]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +1398,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[5]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +1411,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{5}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ApplyRequest) GetRequestId() string {
@@ -840,6 +1428,13 @@ func (x *ApplyRequest) GetSpec() *FaultSpec {
 	return nil
 }
 
+func (x *ApplyRequest) GetSshConnection() string {
+	if x != nil {
+		return x.SshConnection
+	}
+	return ""
+}
+
 type ChangeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -850,7 +1445,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +1457,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +1470,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{6}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ChangeRequest) GetId() string {
@@ -901,7 +1496,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1508,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1521,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{7}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetRequest) GetId() string {
@@ -944,7 +1539,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1551,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1564,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
 }
 
 type ListResponse struct {
@@ -981,7 +1576,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1588,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1601,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListResponse) GetFaults() []*Fault {
@@ -1026,7 +1621,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1633,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1646,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1077,6 +1672,7 @@ type ClearRequest struct {
 	//	*ClearRequest_Id
 	//	*ClearRequest_Target
 	//	*ClearRequest_All
+	//	*ClearRequest_Device
 	What          isClearRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1084,7 +1680,7 @@ type ClearRequest struct {
 
 func (x *ClearRequest) Reset() {
 	*x = ClearRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1692,7 @@ func (x *ClearRequest) String() string {
 func (*ClearRequest) ProtoMessage() {}
 
 func (x *ClearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1705,7 @@ func (x *ClearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRequest.ProtoReflect.Descriptor instead.
 func (*ClearRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClearRequest) GetWhat() isClearRequest_What {
@@ -1146,6 +1742,15 @@ func (x *ClearRequest) GetAll() bool {
 	return false
 }
 
+func (x *ClearRequest) GetDevice() *DeviceName {
+	if x != nil {
+		if x, ok := x.What.(*ClearRequest_Device); ok {
+			return x.Device
+		}
+	}
+	return nil
+}
+
 type isClearRequest_What interface {
 	isClearRequest_What()
 }
@@ -1162,11 +1767,69 @@ type ClearRequest_All struct {
 	All bool `protobuf:"varint,3,opt,name=all,proto3,oneof"`
 }
 
+type ClearRequest_Device struct {
+	Device *DeviceName `protobuf:"bytes,4,opt,name=device,proto3,oneof"`
+}
+
 func (*ClearRequest_Id) isClearRequest_What() {}
 
 func (*ClearRequest_Target) isClearRequest_What() {}
 
 func (*ClearRequest_All) isClearRequest_What() {}
+
+func (*ClearRequest_Device) isClearRequest_What() {}
+
+type DeviceName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceName) Reset() {
+	*x = DeviceName{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceName) ProtoMessage() {}
+
+func (x *DeviceName) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceName.ProtoReflect.Descriptor instead.
+func (*DeviceName) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DeviceName) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DeviceName) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
 
 type ClearResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1177,7 +1840,7 @@ type ClearResponse struct {
 
 func (x *ClearResponse) Reset() {
 	*x = ClearResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1852,7 @@ func (x *ClearResponse) String() string {
 func (*ClearResponse) ProtoMessage() {}
 
 func (x *ClearResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1865,7 @@ func (x *ClearResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearResponse.ProtoReflect.Descriptor instead.
 func (*ClearResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ClearResponse) GetCleared() []*Fault {
@@ -1220,7 +1883,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1895,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1908,128 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
+}
+
+type VerifyRequest struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Id               string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Packets          int32                  `protobuf:"varint,2,opt,name=packets,proto3" json:"packets,omitempty"`                                             // 0: the default
+	PacketsPerSecond int32                  `protobuf:"varint,3,opt,name=packets_per_second,json=packetsPerSecond,proto3" json:"packets_per_second,omitempty"` // 0: the default
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *VerifyRequest) Reset() {
+	*x = VerifyRequest{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyRequest) ProtoMessage() {}
+
+func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
+func (*VerifyRequest) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *VerifyRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *VerifyRequest) GetPackets() int32 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+func (x *VerifyRequest) GetPacketsPerSecond() int32 {
+	if x != nil {
+		return x.PacketsPerSecond
+	}
+	return 0
+}
+
+type VerifyMessage struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sent    int32                  `protobuf:"varint,1,opt,name=sent,proto3" json:"sent,omitempty"`
+	Packets int32                  `protobuf:"varint,2,opt,name=packets,proto3" json:"packets,omitempty"`
+	// in the last message: the result as the JSON that verify.Result defines
+	ResultJson    []byte `protobuf:"bytes,3,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyMessage) Reset() {
+	*x = VerifyMessage{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyMessage) ProtoMessage() {}
+
+func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyMessage.ProtoReflect.Descriptor instead.
+func (*VerifyMessage) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *VerifyMessage) GetSent() int32 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *VerifyMessage) GetPackets() int32 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
+func (x *VerifyMessage) GetResultJson() []byte {
+	if x != nil {
+		return x.ResultJson
+	}
+	return nil
 }
 
 type Event struct {
@@ -1260,7 +2044,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +2056,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +2069,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -1326,7 +2110,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +2122,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +2135,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Target) GetName() string {
@@ -1418,24 +2202,22 @@ func (x *Target) GetFrom() *Place {
 }
 
 type Place struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Namespace       string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Device          string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
-	Index           int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Hook            string                 `protobuf:"bytes,4,opt,name=hook,proto3" json:"hook,omitempty"`
-	Owned           bool                   `protobuf:"varint,5,opt,name=owned,proto3" json:"owned,omitempty"`
-	Protocol        uint32                 `protobuf:"varint,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	Source          string                 `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
-	Destination     string                 `protobuf:"bytes,8,opt,name=destination,proto3" json:"destination,omitempty"`
-	SourcePort      uint32                 `protobuf:"varint,9,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
-	DestinationPort uint32                 `protobuf:"varint,10,opt,name=destination_port,json=destinationPort,proto3" json:"destination_port,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Index         int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Hook          string                 `protobuf:"bytes,4,opt,name=hook,proto3" json:"hook,omitempty"`
+	Owned         bool                   `protobuf:"varint,5,opt,name=owned,proto3" json:"owned,omitempty"`
+	Include       []*Flow                `protobuf:"bytes,6,rep,name=include,proto3" json:"include,omitempty"` // none: all packets
+	Exclude       []*Flow                `protobuf:"bytes,7,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	Control       bool                   `protobuf:"varint,8,opt,name=control,proto3" json:"control,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +2229,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +2242,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Place) GetNamespace() string {
@@ -1498,39 +2280,101 @@ func (x *Place) GetOwned() bool {
 	return false
 }
 
-func (x *Place) GetProtocol() uint32 {
+func (x *Place) GetInclude() []*Flow {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *Place) GetExclude() []*Flow {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *Place) GetControl() bool {
+	if x != nil {
+		return x.Control
+	}
+	return false
+}
+
+type Flow struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Protocol         uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Source           string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Destination      string                 `protobuf:"bytes,3,opt,name=destination,proto3" json:"destination,omitempty"`
+	SourcePorts      *PortRange             `protobuf:"bytes,4,opt,name=source_ports,json=sourcePorts,proto3" json:"source_ports,omitempty"`
+	DestinationPorts *PortRange             `protobuf:"bytes,5,opt,name=destination_ports,json=destinationPorts,proto3" json:"destination_ports,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Flow) Reset() {
+	*x = Flow{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Flow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Flow) ProtoMessage() {}
+
+func (x *Flow) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Flow.ProtoReflect.Descriptor instead.
+func (*Flow) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Flow) GetProtocol() uint32 {
 	if x != nil {
 		return x.Protocol
 	}
 	return 0
 }
 
-func (x *Place) GetSource() string {
+func (x *Flow) GetSource() string {
 	if x != nil {
 		return x.Source
 	}
 	return ""
 }
 
-func (x *Place) GetDestination() string {
+func (x *Flow) GetDestination() string {
 	if x != nil {
 		return x.Destination
 	}
 	return ""
 }
 
-func (x *Place) GetSourcePort() uint32 {
+func (x *Flow) GetSourcePorts() *PortRange {
 	if x != nil {
-		return x.SourcePort
+		return x.SourcePorts
 	}
-	return 0
+	return nil
 }
 
-func (x *Place) GetDestinationPort() uint32 {
+func (x *Flow) GetDestinationPorts() *PortRange {
 	if x != nil {
-		return x.DestinationPort
+		return x.DestinationPorts
 	}
-	return 0
+	return nil
 }
 
 type ListTargetsRequest struct {
@@ -1541,7 +2385,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +2397,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +2410,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
 }
 
 type ListTargetsResponse struct {
@@ -1578,7 +2422,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +2434,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +2447,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -1622,7 +2466,7 @@ type AddTargetRequest struct {
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +2478,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +2491,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -1666,7 +2510,7 @@ type RemoveTargetRequest struct {
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +2522,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +2535,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -1709,7 +2553,7 @@ type RemoveTargetResponse struct {
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +2565,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +2578,7 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
 }
 
 type ResolveTargetRequest struct {
@@ -1746,7 +2590,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +2602,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +2615,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -1793,7 +2637,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +2649,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +2662,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Lab) GetName() string {
@@ -1861,7 +2705,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +2717,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +2730,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LabNode) GetName() string {
@@ -1930,7 +2774,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2786,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2799,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LabService) GetKind() string {
@@ -2002,7 +2846,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2858,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2871,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -2047,7 +2891,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2903,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2916,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -2098,7 +2942,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2954,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2967,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -2142,7 +2986,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2998,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +3011,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -2185,7 +3029,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +3041,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +3054,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
 }
 
 type ListLabsResponse struct {
@@ -2222,7 +3066,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2234,7 +3078,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2247,7 +3091,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -2266,7 +3110,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +3122,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +3135,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -2317,7 +3161,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +3173,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +3186,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -2413,7 +3257,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +3269,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +3282,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -2470,7 +3314,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +3326,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +3339,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 type FeaturesResponse struct {
@@ -2510,7 +3354,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +3366,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +3379,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -2579,7 +3423,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +3435,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +3448,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Feature) GetName() string {
@@ -2643,7 +3487,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +3499,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +3512,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 type VersionResponse struct {
@@ -2685,7 +3529,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +3541,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +3554,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -2759,7 +3603,7 @@ var File_api_netem_v1_netem_proto protoreflect.FileDescriptor
 
 const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\n" +
-	"\x18api/netem/v1/netem.proto\x12\bnetem.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\b\n" +
+	"\x18api/netem/v1/netem.proto\x12\bnetem.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa0\r\n" +
 	"\x05Netem\x12\x1e\n" +
 	"\bdelay_ns\x18\x01 \x01(\x03H\x00R\adelayNs\x88\x01\x01\x12 \n" +
 	"\tjitter_ns\x18\x02 \x01(\x03H\x01R\bjitterNs\x88\x01\x01\x12?\n" +
@@ -2778,7 +3622,17 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x0fcorrupt_percent\x18\f \x01(\x01H\vR\x0ecorruptPercent\x88\x01\x01\x12C\n" +
 	"\x1bcorrupt_correlation_percent\x18\r \x01(\x01H\fR\x19corruptCorrelationPercent\x88\x01\x01\x12(\n" +
 	"\rlimit_packets\x18\x0e \x01(\rH\rR\flimitPackets\x88\x01\x01\x12\x17\n" +
-	"\x04seed\x18\x0f \x01(\x04H\x0eR\x04seed\x88\x01\x01B\v\n" +
+	"\x04seed\x18\x0f \x01(\x04H\x0eR\x04seed\x88\x01\x01\x127\n" +
+	"\n" +
+	"loss_state\x18\x10 \x01(\v2\x13.netem.v1.LossStateH\x0fR\tlossState\x88\x01\x01\x12F\n" +
+	"\x0fgilbert_elliott\x18\x11 \x01(\v2\x18.netem.v1.GilbertElliottH\x10R\x0egilbertElliott\x88\x01\x01\x12\x15\n" +
+	"\x03ecn\x18\x12 \x01(\bH\x11R\x03ecn\x88\x01\x01\x126\n" +
+	"\x15rate_bytes_per_second\x18\x13 \x01(\x04H\x12R\x12rateBytesPerSecond\x88\x01\x01\x127\n" +
+	"\x15packet_overhead_bytes\x18\x14 \x01(\x11H\x13R\x13packetOverheadBytes\x88\x01\x01\x12+\n" +
+	"\x0fcell_size_bytes\x18\x15 \x01(\rH\x14R\rcellSizeBytes\x88\x01\x01\x123\n" +
+	"\x13cell_overhead_bytes\x18\x16 \x01(\x11H\x15R\x11cellOverheadBytes\x88\x01\x01\x12'\n" +
+	"\x04slot\x18\x17 \x01(\v2\x0e.netem.v1.SlotH\x16R\x04slot\x88\x01\x01\x126\n" +
+	"\x14distribution_samples\x18\x18 \x01(\fH\x17R\x13distributionSamples\x88\x01\x01B\v\n" +
 	"\t_delay_nsB\f\n" +
 	"\n" +
 	"_jitter_nsB\x1c\n" +
@@ -2794,7 +3648,43 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10_corrupt_percentB\x1e\n" +
 	"\x1c_corrupt_correlation_percentB\x10\n" +
 	"\x0e_limit_packetsB\a\n" +
-	"\x05_seed\"\xfd\x02\n" +
+	"\x05_seedB\r\n" +
+	"\v_loss_stateB\x12\n" +
+	"\x10_gilbert_elliottB\x06\n" +
+	"\x04_ecnB\x18\n" +
+	"\x16_rate_bytes_per_secondB\x18\n" +
+	"\x16_packet_overhead_bytesB\x12\n" +
+	"\x10_cell_size_bytesB\x16\n" +
+	"\x14_cell_overhead_bytesB\a\n" +
+	"\x05_slotB\x17\n" +
+	"\x15_distribution_samples\"\xb0\x01\n" +
+	"\tLossState\x12\x1f\n" +
+	"\vp13_percent\x18\x01 \x01(\x01R\n" +
+	"p13Percent\x12\x1f\n" +
+	"\vp31_percent\x18\x02 \x01(\x01R\n" +
+	"p31Percent\x12\x1f\n" +
+	"\vp32_percent\x18\x03 \x01(\x01R\n" +
+	"p32Percent\x12\x1f\n" +
+	"\vp23_percent\x18\x04 \x01(\x01R\n" +
+	"p23Percent\x12\x1f\n" +
+	"\vp14_percent\x18\x05 \x01(\x01R\n" +
+	"p14Percent\"\xa0\x01\n" +
+	"\x0eGilbertElliott\x12\x1b\n" +
+	"\tp_percent\x18\x01 \x01(\x01R\bpPercent\x12\x1b\n" +
+	"\tr_percent\x18\x02 \x01(\x01R\brPercent\x12(\n" +
+	"\x10loss_bad_percent\x18\x03 \x01(\x01R\x0elossBadPercent\x12*\n" +
+	"\x11loss_good_percent\x18\x04 \x01(\x01R\x0flossGoodPercent\"\xf0\x01\n" +
+	"\x04Slot\x12 \n" +
+	"\fmin_delay_ns\x18\x01 \x01(\x03R\n" +
+	"minDelayNs\x12 \n" +
+	"\fmax_delay_ns\x18\x02 \x01(\x03R\n" +
+	"maxDelayNs\x12\"\n" +
+	"\fdistribution\x18\x03 \x01(\tR\fdistribution\x12\x19\n" +
+	"\bdelay_ns\x18\x04 \x01(\x03R\adelayNs\x12\x1b\n" +
+	"\tjitter_ns\x18\x05 \x01(\x03R\bjitterNs\x12\x18\n" +
+	"\asamples\x18\x06 \x01(\fR\asamples\x12\x18\n" +
+	"\apackets\x18\a \x01(\rR\apackets\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x04R\x05bytes\"\xfd\x02\n" +
 	"\x05Toxic\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12)\n" +
@@ -2809,7 +3699,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x12average_size_bytes\x18\t \x01(\x04R\x10averageSizeBytes\x120\n" +
 	"\x14size_variation_bytes\x18\n" +
 	" \x01(\x04R\x12sizeVariationBytes\x12\x19\n" +
-	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xff\x01\n" +
+	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xe6\x02\n" +
 	"\tFaultSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x121\n" +
 	"\tdirection\x18\x02 \x01(\x0e2\x13.netem.v1.DirectionR\tdirection\x12(\n" +
@@ -2817,7 +3707,28 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x06packet\x18\x04 \x01(\v2\x0f.netem.v1.NetemR\x06packet\x12'\n" +
 	"\x06toxics\x18\x05 \x03(\v2\x0f.netem.v1.ToxicR\x06toxics\x12\x15\n" +
 	"\x06ttl_ns\x18\x06 \x01(\x03R\x05ttlNs\x12\x14\n" +
-	"\x05owner\x18\a \x01(\tR\x05owner\"\xdc\x01\n" +
+	"\x05owner\x18\a \x01(\tR\x05owner\x125\n" +
+	"\bselector\x18\b \x01(\v2\x19.netem.v1.TrafficSelectorR\bselector\x12\x14\n" +
+	"\x05force\x18\t \x03(\tR\x05force\x12\x18\n" +
+	"\aoffload\x18\n" +
+	" \x01(\tR\aoffload\"\xf4\x02\n" +
+	"\x0fTrafficSelector\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\x12\x1a\n" +
+	"\bprotocol\x18\x03 \x01(\rR\bprotocol\x12\x14\n" +
+	"\x05peers\x18\x04 \x03(\tR\x05peers\x12\x16\n" +
+	"\x06locals\x18\x05 \x03(\tR\x06locals\x122\n" +
+	"\n" +
+	"peer_ports\x18\x06 \x03(\v2\x13.netem.v1.PortRangeR\tpeerPorts\x124\n" +
+	"\vlocal_ports\x18\a \x03(\v2\x13.netem.v1.PortRangeR\n" +
+	"localPorts\x12#\n" +
+	"\rexclude_peers\x18\b \x03(\tR\fexcludePeers\x128\n" +
+	"\rexclude_ports\x18\t \x03(\v2\x13.netem.v1.PortRangeR\fexcludePorts\x12\x18\n" +
+	"\acontrol\x18\n" +
+	" \x01(\bR\acontrol\"5\n" +
+	"\tPortRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\xdc\x01\n" +
 	"\bCounters\x12\x12\n" +
 	"\x04seen\x18\x01 \x01(\x04R\x04seen\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x1a\n" +
@@ -2828,7 +3739,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"duplicated\x12\x1c\n" +
 	"\treordered\x18\x06 \x01(\x04R\treordered\x12\x1c\n" +
 	"\tcorrupted\x18\a \x01(\x04R\tcorrupted\x12\x16\n" +
-	"\x06opened\x18\b \x01(\x04R\x06opened\"\xbc\x03\n" +
+	"\x06opened\x18\b \x01(\x04R\x06opened\"\xeb\x03\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +
@@ -2841,11 +3752,18 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\bwarnings\x18\t \x03(\tR\bwarnings\x12.\n" +
 	"\bcounters\x18\n" +
 	" \x01(\v2\x12.netem.v1.CountersR\bcounters\x12)\n" +
-	"\x10counters_missing\x18\v \x03(\tR\x0fcountersMissing\"V\n" +
+	"\x10counters_missing\x18\v \x03(\tR\x0fcountersMissing\x12-\n" +
+	"\boffloads\x18\f \x03(\v2\x11.netem.v1.OffloadR\boffloads\"i\n" +
+	"\aOffload\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\x12\x16\n" +
+	"\x06before\x18\x03 \x03(\tR\x06before\x12\x10\n" +
+	"\x03off\x18\x04 \x03(\tR\x03off\"}\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12'\n" +
-	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\"H\n" +
+	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12%\n" +
+	"\x0essh_connection\x18\x03 \x01(\tR\rsshConnection\"H\n" +
 	"\rChangeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x06packet\x18\x02 \x01(\v2\x0f.netem.v1.NetemR\x06packet\"\x1c\n" +
@@ -2857,15 +3775,29 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x06faults\x18\x01 \x03(\v2\x0f.netem.v1.FaultR\x06faults\"5\n" +
 	"\fRenewRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
-	"\x06ttl_ns\x18\x02 \x01(\x03R\x05ttlNs\"V\n" +
+	"\x06ttl_ns\x18\x02 \x01(\x03R\x05ttlNs\"\x86\x01\n" +
 	"\fClearRequest\x12\x10\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12\x18\n" +
 	"\x06target\x18\x02 \x01(\tH\x00R\x06target\x12\x12\n" +
-	"\x03all\x18\x03 \x01(\bH\x00R\x03allB\x06\n" +
-	"\x04what\":\n" +
+	"\x03all\x18\x03 \x01(\bH\x00R\x03all\x12.\n" +
+	"\x06device\x18\x04 \x01(\v2\x14.netem.v1.DeviceNameH\x00R\x06deviceB\x06\n" +
+	"\x04what\"B\n" +
+	"\n" +
+	"DeviceName\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\":\n" +
 	"\rClearResponse\x12)\n" +
 	"\acleared\x18\x01 \x03(\v2\x0f.netem.v1.FaultR\acleared\"\x0e\n" +
-	"\fWatchRequest\"r\n" +
+	"\fWatchRequest\"g\n" +
+	"\rVerifyRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\apackets\x18\x02 \x01(\x05R\apackets\x12,\n" +
+	"\x12packets_per_second\x18\x03 \x01(\x05R\x10packetsPerSecond\"^\n" +
+	"\rVerifyMessage\x12\x12\n" +
+	"\x04sent\x18\x01 \x01(\x05R\x04sent\x12\x18\n" +
+	"\apackets\x18\x02 \x01(\x05R\apackets\x12\x1f\n" +
+	"\vresult_json\x18\x03 \x01(\fR\n" +
+	"resultJson\"r\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12%\n" +
@@ -2879,20 +3811,22 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10client_namespace\x18\x06 \x01(\tR\x0fclientNamespace\x12)\n" +
 	"\x10server_namespace\x18\a \x01(\tR\x0fserverNamespace\x12\x1f\n" +
 	"\x02to\x18\b \x01(\v2\x0f.netem.v1.PlaceR\x02to\x12#\n" +
-	"\x04from\x18\t \x01(\v2\x0f.netem.v1.PlaceR\x04from\"\x9f\x02\n" +
+	"\x04from\x18\t \x01(\v2\x0f.netem.v1.PlaceR\x04from\"\xeb\x01\n" +
 	"\x05Place\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04hook\x18\x04 \x01(\tR\x04hook\x12\x14\n" +
-	"\x05owned\x18\x05 \x01(\bR\x05owned\x12\x1a\n" +
-	"\bprotocol\x18\x06 \x01(\rR\bprotocol\x12\x16\n" +
-	"\x06source\x18\a \x01(\tR\x06source\x12 \n" +
-	"\vdestination\x18\b \x01(\tR\vdestination\x12\x1f\n" +
-	"\vsource_port\x18\t \x01(\rR\n" +
-	"sourcePort\x12)\n" +
-	"\x10destination_port\x18\n" +
-	" \x01(\rR\x0fdestinationPort\"\x14\n" +
+	"\x05owned\x18\x05 \x01(\bR\x05owned\x12(\n" +
+	"\ainclude\x18\x06 \x03(\v2\x0e.netem.v1.FlowR\ainclude\x12(\n" +
+	"\aexclude\x18\a \x03(\v2\x0e.netem.v1.FlowR\aexclude\x12\x18\n" +
+	"\acontrol\x18\b \x01(\bR\acontrol\"\xd6\x01\n" +
+	"\x04Flow\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12 \n" +
+	"\vdestination\x18\x03 \x01(\tR\vdestination\x126\n" +
+	"\fsource_ports\x18\x04 \x01(\v2\x13.netem.v1.PortRangeR\vsourcePorts\x12@\n" +
+	"\x11destination_ports\x18\x05 \x01(\v2\x13.netem.v1.PortRangeR\x10destinationPorts\"\x14\n" +
 	"\x12ListTargetsRequest\"A\n" +
 	"\x13ListTargetsResponse\x12*\n" +
 	"\atargets\x18\x01 \x03(\v2\x10.netem.v1.TargetR\atargets\"<\n" +
@@ -2989,7 +3923,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10FAULT_STATE_LOST\x10\x02\x12\x17\n" +
 	"\x13FAULT_STATE_DRIFTED\x10\x03\x12\x17\n" +
 	"\x13FAULT_STATE_CLEARED\x10\x04\x12\x17\n" +
-	"\x13FAULT_STATE_EXPIRED\x10\x052\xf3\x02\n" +
+	"\x13FAULT_STATE_EXPIRED\x10\x052\xb1\x03\n" +
 	"\x06Faults\x120\n" +
 	"\x05Apply\x12\x16.netem.v1.ApplyRequest\x1a\x0f.netem.v1.Fault\x122\n" +
 	"\x06Change\x12\x17.netem.v1.ChangeRequest\x1a\x0f.netem.v1.Fault\x12,\n" +
@@ -2997,7 +3931,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04List\x12\x15.netem.v1.ListRequest\x1a\x16.netem.v1.ListResponse\x120\n" +
 	"\x05Renew\x12\x16.netem.v1.RenewRequest\x1a\x0f.netem.v1.Fault\x128\n" +
 	"\x05Clear\x12\x16.netem.v1.ClearRequest\x1a\x17.netem.v1.ClearResponse\x122\n" +
-	"\x05Watch\x12\x16.netem.v1.WatchRequest\x1a\x0f.netem.v1.Event0\x012\x89\x02\n" +
+	"\x05Watch\x12\x16.netem.v1.WatchRequest\x1a\x0f.netem.v1.Event0\x01\x12<\n" +
+	"\x06Verify\x12\x17.netem.v1.VerifyRequest\x1a\x17.netem.v1.VerifyMessage0\x012\x89\x02\n" +
 	"\aTargets\x12C\n" +
 	"\x04List\x12\x1c.netem.v1.ListTargetsRequest\x1a\x1d.netem.v1.ListTargetsResponse\x123\n" +
 	"\x03Add\x12\x1a.netem.v1.AddTargetRequest\x1a\x10.netem.v1.Target\x12G\n" +
@@ -3027,122 +3962,147 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
 	(FaultState)(0),               // 2: netem.v1.FaultState
 	(*Netem)(nil),                 // 3: netem.v1.Netem
-	(*Toxic)(nil),                 // 4: netem.v1.Toxic
-	(*FaultSpec)(nil),             // 5: netem.v1.FaultSpec
-	(*Counters)(nil),              // 6: netem.v1.Counters
-	(*Fault)(nil),                 // 7: netem.v1.Fault
-	(*ApplyRequest)(nil),          // 8: netem.v1.ApplyRequest
-	(*ChangeRequest)(nil),         // 9: netem.v1.ChangeRequest
-	(*GetRequest)(nil),            // 10: netem.v1.GetRequest
-	(*ListRequest)(nil),           // 11: netem.v1.ListRequest
-	(*ListResponse)(nil),          // 12: netem.v1.ListResponse
-	(*RenewRequest)(nil),          // 13: netem.v1.RenewRequest
-	(*ClearRequest)(nil),          // 14: netem.v1.ClearRequest
-	(*ClearResponse)(nil),         // 15: netem.v1.ClearResponse
-	(*WatchRequest)(nil),          // 16: netem.v1.WatchRequest
-	(*Event)(nil),                 // 17: netem.v1.Event
-	(*Target)(nil),                // 18: netem.v1.Target
-	(*Place)(nil),                 // 19: netem.v1.Place
-	(*ListTargetsRequest)(nil),    // 20: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 21: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 22: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 23: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 24: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 25: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 26: netem.v1.Lab
-	(*LabNode)(nil),               // 27: netem.v1.LabNode
-	(*LabService)(nil),            // 28: netem.v1.LabService
-	(*LabUpRequest)(nil),          // 29: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 30: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 31: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 32: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 33: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 34: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 35: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 36: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 37: netem.v1.ProbeMessage
-	(*FeaturesRequest)(nil),       // 38: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 39: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 40: netem.v1.Feature
-	(*VersionRequest)(nil),        // 41: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 42: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*LossState)(nil),             // 4: netem.v1.LossState
+	(*GilbertElliott)(nil),        // 5: netem.v1.GilbertElliott
+	(*Slot)(nil),                  // 6: netem.v1.Slot
+	(*Toxic)(nil),                 // 7: netem.v1.Toxic
+	(*FaultSpec)(nil),             // 8: netem.v1.FaultSpec
+	(*TrafficSelector)(nil),       // 9: netem.v1.TrafficSelector
+	(*PortRange)(nil),             // 10: netem.v1.PortRange
+	(*Counters)(nil),              // 11: netem.v1.Counters
+	(*Fault)(nil),                 // 12: netem.v1.Fault
+	(*Offload)(nil),               // 13: netem.v1.Offload
+	(*ApplyRequest)(nil),          // 14: netem.v1.ApplyRequest
+	(*ChangeRequest)(nil),         // 15: netem.v1.ChangeRequest
+	(*GetRequest)(nil),            // 16: netem.v1.GetRequest
+	(*ListRequest)(nil),           // 17: netem.v1.ListRequest
+	(*ListResponse)(nil),          // 18: netem.v1.ListResponse
+	(*RenewRequest)(nil),          // 19: netem.v1.RenewRequest
+	(*ClearRequest)(nil),          // 20: netem.v1.ClearRequest
+	(*DeviceName)(nil),            // 21: netem.v1.DeviceName
+	(*ClearResponse)(nil),         // 22: netem.v1.ClearResponse
+	(*WatchRequest)(nil),          // 23: netem.v1.WatchRequest
+	(*VerifyRequest)(nil),         // 24: netem.v1.VerifyRequest
+	(*VerifyMessage)(nil),         // 25: netem.v1.VerifyMessage
+	(*Event)(nil),                 // 26: netem.v1.Event
+	(*Target)(nil),                // 27: netem.v1.Target
+	(*Place)(nil),                 // 28: netem.v1.Place
+	(*Flow)(nil),                  // 29: netem.v1.Flow
+	(*ListTargetsRequest)(nil),    // 30: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 31: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 32: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 33: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 34: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 35: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 36: netem.v1.Lab
+	(*LabNode)(nil),               // 37: netem.v1.LabNode
+	(*LabService)(nil),            // 38: netem.v1.LabService
+	(*LabUpRequest)(nil),          // 39: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 40: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 41: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 42: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 43: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 44: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 45: netem.v1.GetLabRequest
+	(*ProbeRequest)(nil),          // 46: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 47: netem.v1.ProbeMessage
+	(*FeaturesRequest)(nil),       // 48: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 49: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 50: netem.v1.Feature
+	(*VersionRequest)(nil),        // 51: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 52: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
-	0,  // 0: netem.v1.FaultSpec.direction:type_name -> netem.v1.Direction
-	1,  // 1: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
-	3,  // 2: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
-	4,  // 3: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
-	5,  // 4: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
-	2,  // 5: netem.v1.Fault.state:type_name -> netem.v1.FaultState
-	1,  // 6: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	43, // 7: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	43, // 8: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
-	6,  // 9: netem.v1.Fault.counters:type_name -> netem.v1.Counters
-	5,  // 10: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	3,  // 11: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	7,  // 12: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	7,  // 13: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	43, // 14: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	7,  // 15: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	19, // 16: netem.v1.Target.to:type_name -> netem.v1.Place
-	19, // 17: netem.v1.Target.from:type_name -> netem.v1.Place
-	18, // 18: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	18, // 19: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	27, // 20: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	43, // 21: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	28, // 22: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	26, // 23: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	26, // 24: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	40, // 25: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 26: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	8,  // 27: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	9,  // 28: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	10, // 29: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	11, // 30: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	13, // 31: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	14, // 32: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	16, // 33: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	20, // 34: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	22, // 35: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	23, // 36: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	25, // 37: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	29, // 38: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	31, // 39: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	33, // 40: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	35, // 41: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	36, // 42: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	38, // 43: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	41, // 44: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	7,  // 45: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	7,  // 46: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	7,  // 47: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	12, // 48: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	7,  // 49: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	15, // 50: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	17, // 51: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	21, // 52: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	18, // 53: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	24, // 54: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	18, // 55: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	30, // 56: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	32, // 57: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	34, // 58: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	26, // 59: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	37, // 60: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	39, // 61: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	42, // 62: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	45, // [45:63] is the sub-list for method output_type
-	27, // [27:45] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
+	5,  // 1: netem.v1.Netem.gilbert_elliott:type_name -> netem.v1.GilbertElliott
+	6,  // 2: netem.v1.Netem.slot:type_name -> netem.v1.Slot
+	0,  // 3: netem.v1.FaultSpec.direction:type_name -> netem.v1.Direction
+	1,  // 4: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
+	3,  // 5: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
+	7,  // 6: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
+	9,  // 7: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
+	10, // 8: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
+	10, // 9: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
+	10, // 10: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
+	8,  // 11: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
+	2,  // 12: netem.v1.Fault.state:type_name -> netem.v1.FaultState
+	1,  // 13: netem.v1.Fault.engine:type_name -> netem.v1.Engine
+	53, // 14: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	53, // 15: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	11, // 16: netem.v1.Fault.counters:type_name -> netem.v1.Counters
+	13, // 17: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
+	8,  // 18: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
+	3,  // 19: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	12, // 20: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	21, // 21: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	12, // 22: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	53, // 23: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	12, // 24: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	28, // 25: netem.v1.Target.to:type_name -> netem.v1.Place
+	28, // 26: netem.v1.Target.from:type_name -> netem.v1.Place
+	29, // 27: netem.v1.Place.include:type_name -> netem.v1.Flow
+	29, // 28: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	10, // 29: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	10, // 30: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	27, // 31: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	27, // 32: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	37, // 33: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	53, // 34: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	38, // 35: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	36, // 36: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	36, // 37: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	50, // 38: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 39: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	14, // 40: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	15, // 41: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	16, // 42: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	17, // 43: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	19, // 44: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	20, // 45: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	23, // 46: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	24, // 47: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	30, // 48: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	32, // 49: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	33, // 50: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	35, // 51: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	39, // 52: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	41, // 53: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	43, // 54: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	45, // 55: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	46, // 56: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	48, // 57: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	51, // 58: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	12, // 59: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	12, // 60: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	12, // 61: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	18, // 62: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	12, // 63: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	22, // 64: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	26, // 65: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	25, // 66: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	31, // 67: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	27, // 68: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	34, // 69: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	27, // 70: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	40, // 71: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	42, // 72: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	44, // 73: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	36, // 74: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	47, // 75: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	49, // 76: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	52, // 77: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	59, // [59:78] is the sub-list for method output_type
+	40, // [40:59] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -3151,10 +4111,11 @@ func file_api_netem_v1_netem_proto_init() {
 		return
 	}
 	file_api_netem_v1_netem_proto_msgTypes[0].OneofWrappers = []any{}
-	file_api_netem_v1_netem_proto_msgTypes[11].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[17].OneofWrappers = []any{
 		(*ClearRequest_Id)(nil),
 		(*ClearRequest_Target)(nil),
 		(*ClearRequest_All)(nil),
+		(*ClearRequest_Device)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3162,7 +4123,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   40,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

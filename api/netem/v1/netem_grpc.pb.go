@@ -29,6 +29,7 @@ const (
 	Faults_Renew_FullMethodName  = "/netem.v1.Faults/Renew"
 	Faults_Clear_FullMethodName  = "/netem.v1.Faults/Clear"
 	Faults_Watch_FullMethodName  = "/netem.v1.Faults/Watch"
+	Faults_Verify_FullMethodName = "/netem.v1.Faults/Verify"
 )
 
 // FaultsClient is the client API for Faults service.
@@ -49,6 +50,9 @@ type FaultsClient interface {
 	Clear(ctx context.Context, in *ClearRequest, opts ...grpc.CallOption) (*ClearResponse, error)
 	// Watch streams what happens to faults, from now on.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
+	// Verify sends numbered packets through a packet fault and compares what was asked
+	// for with what arrives. It streams progress; the last message carries the result.
+	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyMessage], error)
 }
 
 type faultsClient struct {
@@ -138,6 +142,25 @@ func (c *faultsClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Faults_WatchClient = grpc.ServerStreamingClient[Event]
 
+func (c *faultsClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyMessage], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[1], Faults_Verify_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[VerifyRequest, VerifyMessage]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Faults_VerifyClient = grpc.ServerStreamingClient[VerifyMessage]
+
 // FaultsServer is the server API for Faults service.
 // All implementations must embed UnimplementedFaultsServer
 // for forward compatibility.
@@ -156,6 +179,9 @@ type FaultsServer interface {
 	Clear(context.Context, *ClearRequest) (*ClearResponse, error)
 	// Watch streams what happens to faults, from now on.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
+	// Verify sends numbered packets through a packet fault and compares what was asked
+	// for with what arrives. It streams progress; the last message carries the result.
+	Verify(*VerifyRequest, grpc.ServerStreamingServer[VerifyMessage]) error
 	mustEmbedUnimplementedFaultsServer()
 }
 
@@ -186,6 +212,9 @@ func (UnimplementedFaultsServer) Clear(context.Context, *ClearRequest) (*ClearRe
 }
 func (UnimplementedFaultsServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedFaultsServer) Verify(*VerifyRequest, grpc.ServerStreamingServer[VerifyMessage]) error {
+	return status.Error(codes.Unimplemented, "method Verify not implemented")
 }
 func (UnimplementedFaultsServer) mustEmbedUnimplementedFaultsServer() {}
 func (UnimplementedFaultsServer) testEmbeddedByValue()                {}
@@ -327,6 +356,17 @@ func _Faults_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Faults_WatchServer = grpc.ServerStreamingServer[Event]
 
+func _Faults_Verify_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(VerifyRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FaultsServer).Verify(m, &grpc.GenericServerStream[VerifyRequest, VerifyMessage]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Faults_VerifyServer = grpc.ServerStreamingServer[VerifyMessage]
+
 // Faults_ServiceDesc is the grpc.ServiceDesc for Faults service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -363,6 +403,11 @@ var Faults_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _Faults_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Verify",
+			Handler:       _Faults_Verify_Handler,
 			ServerStreams: true,
 		},
 	},

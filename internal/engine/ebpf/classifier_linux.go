@@ -52,7 +52,7 @@ const (
 // classifier is what a place's program is made of.
 type classifier struct {
 	hub, page, sockets *ebpf.Map
-	flow               target.Flow
+	flow               flow
 	hook               target.Hook
 	// header is the length of the device's link header: 14, or 0 on a device that
 	// carries bare IP.

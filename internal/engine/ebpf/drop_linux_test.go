@@ -32,7 +32,7 @@ func TestLoss(t *testing.T) {
 	both(t, func(t *testing.T, cfg Config) {
 		l, e := newLab(t), newEngine(t, cfg)
 		// The stack sends some packets of its own.
-		l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+		l.place.Match = target.Match{Include: []target.Flow{{Protocol: 17, DestinationPorts: target.Port(port)}}}
 		f := l.newFlow(t, client4, server4, 0, port)
 		if got := len(f.burst(1000)); got != 1000 {
 			t.Fatalf("before: %d of 1000 arrived", got)
@@ -71,7 +71,7 @@ func TestLoss(t *testing.T) {
 func TestSameSeedSameLoss(t *testing.T) {
 	both(t, func(t *testing.T, cfg Config) {
 		l, e := newLab(t), newEngine(t, cfg)
-		l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+		l.place.Match = target.Match{Include: []target.Flow{{Protocol: 17, DestinationPorts: target.Port(port)}}}
 		f := l.newFlow(t, client4, server4, 0, port)
 		sent := uint64(fewer(2000))
 		run := func(n qdisc.Netem) map[uint64]bool {
@@ -140,24 +140,24 @@ func TestFlowSelection(t *testing.T) {
 		{"all", target.Flow{}, true, true, true},
 		{"udp", target.Flow{Protocol: 17}, true, true, true},
 		{"tcp", target.Flow{Protocol: 6}, false, false, false},
-		{"destination port", target.Flow{DestinationPort: port}, true, false, true},
-		{"udp and destination port", target.Flow{Protocol: 17, DestinationPort: port}, true, false, true},
-		{"other source port", target.Flow{SourcePort: 1}, false, false, false},
-		{"source port", target.Flow{SourcePort: from, DestinationPort: port}, true, false, true},
+		{"destination port", target.Flow{DestinationPorts: target.Port(port)}, true, false, true},
+		{"udp and destination port", target.Flow{Protocol: 17, DestinationPorts: target.Port(port)}, true, false, true},
+		{"other source port", target.Flow{SourcePorts: target.Port(1)}, false, false, false},
+		{"source port", target.Flow{SourcePorts: target.Port(from), DestinationPorts: target.Port(port)}, true, false, true},
 		{"destination", target.Flow{Destination: prefix(server4 + "/32")}, true, true, false},
 		{"destination net", target.Flow{Destination: prefix("10.99.0.0/17")}, true, true, false},
 		{"mapped", target.Flow{Destination: prefix("::ffff:10.99.0.2/128")}, true, true, false},
 		{"other net", target.Flow{Destination: prefix("10.99.1.0/24")}, false, false, false},
 		{"everything IPv4", target.Flow{Destination: prefix("0.0.0.0/0")}, true, true, false},
-		{"source and port", target.Flow{Source: prefix(client4 + "/32"), DestinationPort: port}, true, false, false},
+		{"source and port", target.Flow{Source: prefix(client4 + "/32"), DestinationPorts: target.Port(port)}, true, false, false},
 		{"destination 6", target.Flow{Destination: prefix(server6 + "/128")}, false, false, true},
 		{"net 6", target.Flow{Destination: prefix("fd00:98::/31")}, false, false, true},
 		{"other net 6", target.Flow{Destination: prefix("fd00:99::/127")}, false, false, false},
-		{"source 6 and port", target.Flow{Source: prefix(client6 + "/127"), Protocol: 17, DestinationPort: port}, false, false, true},
+		{"source 6 and port", target.Flow{Source: prefix(client6 + "/127"), Protocol: 17, DestinationPorts: target.Port(port)}, false, false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := l.place
-			p.Flow = tt.flow
+			p.Match = target.Match{Include: []target.Flow{tt.flow}}
 			if err := e.Set(ctx, p, qdisc.Netem{Loss: 100}, in(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
@@ -189,10 +189,10 @@ func TestFlowSelection(t *testing.T) {
 	}
 	for _, flow := range []target.Flow{
 		{Source: prefix("10.0.0.0/8"), Destination: prefix("fd00::/8")},
-		{Protocol: 1, DestinationPort: 7},
+		{Protocol: 1, DestinationPorts: target.Port(7)},
 	} {
 		p := l.place
-		p.Flow = flow
+		p.Match = target.Match{Include: []target.Flow{flow}}
 		if err := e.Set(ctx, p, qdisc.Netem{Loss: 1}, in(time.Minute)); err == nil {
 			t.Errorf("flow %+v was accepted", flow)
 		}
@@ -205,7 +205,7 @@ func TestFragments(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
 		p := l.place
-		p.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+		p.Match = target.Match{Include: []target.Flow{{Protocol: 17, DestinationPorts: target.Port(port)}}}
 		if err := e.Set(ctx, p, qdisc.Netem{Loss: 100}, in(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +297,7 @@ func TestSetUnderTraffic(t *testing.T) {
 
 func TestCountersOfOneFault(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
-	l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+	l.place.Match = target.Match{Include: []target.Flow{{Protocol: 17, DestinationPorts: target.Port(port)}}}
 	f := l.newFlow(t, client4, server4, 0, port)
 	seen := func(want uint64) {
 		t.Helper()
@@ -337,7 +337,7 @@ func TestCountersOfOneFault(t *testing.T) {
 // The deadline ends a fault without the process.
 func TestDeadline(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
-	l.place.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+	l.place.Match = target.Match{Include: []target.Flow{{Protocol: 17, DestinationPorts: target.Port(port)}}}
 	f := l.newFlow(t, client4, server4, 0, port)
 	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 100, Seed: 3}, in(slower(400*time.Millisecond))); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ type Engine struct {
 	// mu guards what follows, not the places themselves.
 	mu     sync.Mutex
 	closed bool
-	places map[target.Place]*place
+	places map[string]*place
 	hooks  map[hookKey]*hook
 	last   uint32 // the last hook's number
 
@@ -74,7 +74,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		log:    cfg.Log,
 		attach: attacher{legacy: cfg.Clsact, made: map[clsact]bool{}},
-		places: map[target.Place]*place{},
+		places: map[string]*place{},
 		hooks:  map[hookKey]*hook{},
 	}
 	if e.log == nil {
@@ -155,7 +155,7 @@ func (e *Engine) Read(ctx context.Context, p target.Place) (fault.Status, error)
 
 func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error) {
 	e.mu.Lock()
-	pl := e.places[p]
+	pl := e.places[p.Key()]
 	e.mu.Unlock()
 	if pl != nil {
 		st, err := pl.read()
@@ -175,7 +175,7 @@ func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error)
 // there, or is gone, is no error.
 func (e *Engine) Clear(_ context.Context, p target.Place) error {
 	e.mu.Lock()
-	pl := e.places[p]
+	pl := e.places[p.Key()]
 	e.mu.Unlock()
 	if pl != nil {
 		pl.clear()
@@ -238,7 +238,7 @@ func (e *Engine) place(p target.Place) (*place, error) {
 	if e.closed {
 		return nil, fs.ErrClosed
 	}
-	if pl := e.places[p]; pl != nil {
+	if pl := e.places[p.Key()]; pl != nil {
 		return pl, nil
 	}
 	key := hookKey{p.Namespace, p.Index, p.Hook}
@@ -250,7 +250,7 @@ func (e *Engine) place(p target.Place) (*place, error) {
 	}
 	h.places++
 	pl := &place{e: e, at: p, hook: h}
-	e.places[p] = pl
+	e.places[p.Key()] = pl
 	return pl, nil
 }
 
@@ -258,8 +258,8 @@ func (e *Engine) place(p target.Place) (*place, error) {
 // arming it did not succeed.
 func (e *Engine) forget(pl *place) {
 	e.mu.Lock()
-	if e.places[pl.at] == pl {
-		delete(e.places, pl.at)
+	if e.places[pl.at.Key()] == pl {
+		delete(e.places, pl.at.Key())
 		if pl.hook.places--; pl.hook.places == 0 {
 			delete(e.hooks, hookKey{pl.at.Namespace, pl.at.Index, pl.at.Hook})
 		}

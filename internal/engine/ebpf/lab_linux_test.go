@@ -169,8 +169,8 @@ type arrival struct {
 
 func (a arrival) delay() time.Duration { return time.Duration(a.at - a.sent) }
 
-// flow is a UDP sender in one namespace and a receiver in the other.
-type flow struct {
+// stream is a UDP sender in one namespace and a receiver in the other.
+type stream struct {
 	t        testing.TB
 	out      *net.UDPConn
 	in       *net.UDPConn
@@ -182,9 +182,9 @@ type flow struct {
 }
 
 // newFlow opens it from client to server; from is the sender's port, 0 any.
-func (l *lab) newFlow(t testing.TB, client, server string, from, to int) *flow {
+func (l *lab) newFlow(t testing.TB, client, server string, from, to int) *stream {
 	t.Helper()
-	f := &flow{t: t, done: make(chan struct{})}
+	f := &stream{t: t, done: make(chan struct{})}
 	l.in(t, l.server, func() (err error) {
 		f.in, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(server), Port: to})
 		return err
@@ -211,7 +211,7 @@ func (l *lab) newFlow(t testing.TB, client, server string, from, to int) *flow {
 // the checksum would show.
 const pattern = 0xa5
 
-func (f *flow) receive() {
+func (f *stream) receive() {
 	defer close(f.done)
 	b := make([]byte, 70000)
 	for {
@@ -235,7 +235,7 @@ func (f *flow) receive() {
 // send sends n packets of size bytes, with a pause of at least gap after each. It
 // makes no lost time up: a burst of 1000 would overflow the receiver's backlog
 // (net.core.netdev_max_backlog) on a busy machine.
-func (f *flow) send(n, size int, gap time.Duration) {
+func (f *stream) send(n, size int, gap time.Duration) {
 	f.t.Helper()
 	b := make([]byte, max(size, 16))
 	for i := range b {
@@ -255,7 +255,7 @@ func (f *flow) send(n, size int, gap time.Duration) {
 }
 
 // came counts what has come in since the last drain.
-func (f *flow) came() int {
+func (f *stream) came() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.arrivals)
@@ -263,7 +263,7 @@ func (f *flow) came() int {
 
 // drain waits until nothing has come in for a while, and returns what did since the
 // last call.
-func (f *flow) drain(quiet time.Duration) []arrival {
+func (f *stream) drain(quiet time.Duration) []arrival {
 	for count := -1; count != f.came(); time.Sleep(slower(quiet)) {
 		count = f.came()
 	}
@@ -276,7 +276,7 @@ func (f *flow) drain(quiet time.Duration) []arrival {
 
 // collect is drain where n packets are to come in: it waits for them, however busy
 // the machine is, and a moment for what should not.
-func (f *flow) collect(n int) []arrival {
+func (f *stream) collect(n int) []arrival {
 	for end := time.Now().Add(slower(3 * time.Second)); f.came() < n && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
@@ -285,7 +285,7 @@ func (f *flow) collect(n int) []arrival {
 
 // burst sends n small packets as fast as the lab carries them and returns which
 // arrived.
-func (f *flow) burst(n int) map[uint64]bool {
+func (f *stream) burst(n int) map[uint64]bool {
 	f.t.Helper()
 	f.send(n, 64, 10*time.Microsecond)
 	got := map[uint64]bool{}

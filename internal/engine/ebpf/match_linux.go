@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,6 +18,27 @@ func htons(v uint16) int32 {
 	var b [2]byte
 	binary.BigEndian.PutUint16(b[:], v)
 	return int32(binary.NativeEndian.Uint16(b[:]))
+}
+
+// flow is the one flow that a classifier selects.
+type flow struct {
+	Protocol                    uint8
+	Source, Destination         netip.Prefix
+	SourcePort, DestinationPort uint16
+}
+
+// flowOf is the flow of a match. Several flows, exclusions, ranges of ports and
+// control packets are errors.ErrUnsupported.
+func flowOf(m target.Match) (flow, error) {
+	if m.Whole() && !m.Control {
+		return flow{}, nil
+	}
+	if len(m.Include) != 1 || len(m.Exclude) > 0 || m.Control ||
+		m.Include[0].SourcePorts.First != m.Include[0].SourcePorts.Last || m.Include[0].DestinationPorts.First != m.Include[0].DestinationPorts.Last {
+		return flow{}, fmt.Errorf("several flows, exclusions, ranges of ports or control packets: %w", errors.ErrUnsupported)
+	}
+	f := m.Include[0]
+	return flow{f.Protocol, f.Source, f.Destination, f.SourcePorts.First, f.DestinationPorts.First}, nil
 }
 
 // match jumps to pass unless the packet belongs to the flow. ARP and neighbour
@@ -40,7 +62,7 @@ func (c *classifier) match(s *sequence) error {
 	}
 
 	other := "pass" // what neither IPv4 nor IPv6 branch takes
-	if f == (target.Flow{}) {
+	if f == (flow{}) {
 		other = "selected"
 	}
 	s.add(
@@ -50,17 +72,17 @@ func (c *classifier) match(s *sequence) error {
 	if v6 {
 		s.add(asm.JEq.Imm(asm.R1, htons(unix.ETH_P_IPV6), "ipv6"))
 	}
-	if v4 && f != (target.Flow{}) {
+	if v4 && f != (flow{}) {
 		s.add(asm.JEq.Imm(asm.R1, htons(unix.ETH_P_IP), "ipv4"))
 	}
 	s.add(asm.Ja.Label(other))
-	if v4 && f != (target.Flow{}) {
+	if v4 && f != (flow{}) {
 		c.matchIPv4(s, f)
 	}
 	if v6 {
 		c.matchIPv6(s, f)
 	}
-	if f != (target.Flow{}) {
+	if f != (flow{}) {
 		c.matchTransport(s, f, ports)
 	}
 	s.at("selected")
@@ -68,7 +90,7 @@ func (c *classifier) match(s *sequence) error {
 }
 
 // matchIPv4 leaves protocol, fragment position and transport offset on the stack.
-func (c *classifier) matchIPv4(s *sequence, f target.Flow) {
+func (c *classifier) matchIPv4(s *sequence, f flow) {
 	s.at("ipv4")
 	s.add(asm.Mov.Imm(asm.R2, int32(c.header)))
 	s.load(stackHeader, 20, "pass")
@@ -99,7 +121,7 @@ func (c *classifier) matchIPv4(s *sequence, f target.Flow) {
 // belongs to no flow that says a protocol.
 const extensions = 4
 
-func (c *classifier) matchIPv6(s *sequence, f target.Flow) {
+func (c *classifier) matchIPv6(s *sequence, f flow) {
 	s.at("ipv6")
 	s.add(asm.Mov.Imm(asm.R2, int32(c.header)))
 	s.load(stackHeader, 40, "pass")
@@ -120,7 +142,7 @@ func (c *classifier) matchIPv6(s *sequence, f target.Flow) {
 		asm.JLE.Imm(asm.R1, 137-133, "pass"),
 	)
 	s.at("v6other")
-	if f == (target.Flow{}) {
+	if f == (flow{}) {
 		s.add(asm.Ja.Label("selected"))
 		return
 	}
@@ -175,7 +197,7 @@ func (c *classifier) matchIPv6(s *sequence, f target.Flow) {
 	s.add(asm.StoreMem(asm.RFP, stackProto, rAux, asm.DWord))
 }
 
-func (c *classifier) matchTransport(s *sequence, f target.Flow, ports bool) {
+func (c *classifier) matchTransport(s *sequence, f flow, ports bool) {
 	s.at("transport")
 	s.add(asm.LoadMem(asm.R1, asm.RFP, stackProto, asm.DWord))
 	if f.Protocol != 0 {

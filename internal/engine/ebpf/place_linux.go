@@ -139,10 +139,14 @@ func (pl *place) arm(ctx context.Context) error {
 		if pl.header, err = linkHeader(link); err != nil {
 			return err
 		}
+		f, err := flowOf(pl.at.Match)
+		if err != nil {
+			return err
+		}
 		pl.rank = pl.hook.rank + 1
 		c := classifier{
 			hub: pl.e.hub.Map, page: page.Map, sockets: pl.e.sockets,
-			flow: pl.at.Flow, hook: pl.at.Hook, header: pl.header, group: pl.hook.id, rank: pl.rank,
+			flow: f, hook: pl.at.Hook, header: pl.header, group: pl.hook.id, rank: pl.rank,
 			mark: pl.e.mark,
 		}
 		ins, err := c.program()

@@ -107,7 +107,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if link.Attrs().EncapType == "loopback" && !onlyIPv6(pl.at.Flow) {
+		if link.Attrs().EncapType == "loopback" && !onlyIPv6(pl.at.Match) {
 			// The packet comes back without its route, and 127.0.0.1 is refused as a
 			// source then, unless route_localnet and accept_local say otherwise.
 			return fmt.Errorf("delay, reorder, duplicate and corrupt of IPv4 on loopback: %w", errors.ErrUnsupported)
@@ -177,10 +177,15 @@ func (pl *place) returnThroughTAP(q *queue, undo *[]func() error) error {
 	return nil
 }
 
-// onlyIPv6 reports whether a flow can hold no IPv4 packet.
-func onlyIPv6(f target.Flow) bool {
-	s, d := unmap(f.Source), unmap(f.Destination)
-	return s.IsValid() && s.Addr().Is6() || d.IsValid() && d.Addr().Is6()
+// onlyIPv6 reports whether a match can hold no IPv4 packet.
+func onlyIPv6(m target.Match) bool {
+	for _, f := range m.Include {
+		s, d := unmap(f.Source), unmap(f.Destination)
+		if !(s.IsValid() && s.Addr().Is6() || d.IsValid() && d.Addr().Is6()) {
+			return false
+		}
+	}
+	return len(m.Include) > 0
 }
 
 // wake has the thread look at what changed.

@@ -44,7 +44,7 @@ func least(a []arrival) time.Duration {
 // onPort narrows a place to the test's flow, since the stack sends some packets of
 // its own.
 func onPort(p target.Place) target.Place {
-	p.Flow = target.Flow{Protocol: 17, DestinationPort: port}
+	p.Match = target.Match{Include: []target.Flow{{Protocol: 17, DestinationPorts: target.Port(port)}}}
 	return p
 }
 
@@ -504,7 +504,7 @@ func TestLoopback(t *testing.T) {
 	if err := e.Clear(ctx, p); err != nil {
 		t.Fatal(err)
 	}
-	p.Flow.Destination = netip.MustParsePrefix("::1/128")
+	p.Match.Include = []target.Flow{{Protocol: 17, Destination: netip.MustParsePrefix("::1/128"), DestinationPorts: target.Port(port)}}
 	set(t, e, p, qdisc.Netem{Delay: 20 * ms})
 	server := l.server
 	l.server = l.client // both ends in one namespace

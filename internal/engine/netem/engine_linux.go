@@ -43,6 +43,9 @@ type device struct {
 	tally tally
 }
 
+// held reports whether an impairment that this process set is in force.
+func (d *device) held() bool { return d.owner.Index != 0 }
+
 // unknownTable stands for any table: what matters is that it is not uniform.
 const unknownTable = qdisc.Normal
 
@@ -77,7 +80,7 @@ func (e *Engine) Set(ctx context.Context, p target.Place, n qdisc.Netem, _ time.
 		if err != nil {
 			return err
 		}
-		if d.owner != (target.Place{}) && d.owner != p && !from.Netem.IsZero() {
+		if d.held() && d.owner.Key() != p.Key() && !from.Netem.IsZero() {
 			return &ConflictError{Place: p, Found: "the impairment of another flow, " + d.asked.String()}
 		}
 		return d.change(c, p, from, n)
@@ -96,7 +99,7 @@ func (e *Engine) Read(ctx context.Context, p target.Place) (fault.Status, error)
 		if s.Ours() && s.Other != nil {
 			return &ConflictError{Place: p, Found: fmt.Sprintf("%v, to which somebody else gave %v", s, s.Other)}
 		}
-		if d.owner != (target.Place{}) && d.owner != p {
+		if d.held() && d.owner.Key() != p.Key() {
 			return nil
 		}
 		status.Counters = d.tally.sum
@@ -120,7 +123,7 @@ func (e *Engine) Read(ctx context.Context, p target.Place) (fault.Status, error)
 // ours stands, or where the device is gone.
 func (e *Engine) Clear(ctx context.Context, p target.Place) error {
 	err := e.with(ctx, p, func(c *qdisc.Conn, d *device) error {
-		if d.owner != (target.Place{}) && d.owner != p {
+		if d.held() && d.owner.Key() != p.Key() {
 			return nil
 		}
 		s, err := c.Root(nameOf(p))
@@ -143,7 +146,7 @@ func (e *Engine) Close() error {
 	var places []target.Place
 	for _, d := range devices {
 		d.mu.Lock()
-		if d.owner != (target.Place{}) {
+		if d.held() {
 			places = append(places, d.owner)
 		}
 		d.mu.Unlock()

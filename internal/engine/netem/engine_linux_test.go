@@ -289,7 +289,7 @@ func TestLife(t *testing.T) {
 		read(n)
 	}
 	other := b.place
-	other.Flow.Protocol = 17
+	other.Match.Include = []target.Flow{{Protocol: 17}}
 	if err := e.Set(ctx, other, qdisc.Netem{Loss: 1}, time.Time{}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("another flow on the device: %v", err)
 	}
