@@ -1,5 +1,3 @@
-// Package verify sends numbered packets through a fault and compares what was asked
-// for with what arrives.
 package verify
 
 // Verdict is what a check, or all of them together, came to.
@@ -12,20 +10,6 @@ const (
 	Fail         Verdict = "fail"
 	Inconclusive Verdict = "inconclusive"
 )
-
-// Defaults of Options.
-const (
-	DefaultPackets = 10_000
-	DefaultRate    = 2_000
-)
-
-// Options say how much is sent.
-type Options struct {
-	// Packets for each place; 0 means DefaultPackets. 100..1,000,000.
-	Packets int
-	// Rate in packets per second; 0 means DefaultRate. 1..20,000.
-	Rate int
-}
 
 // Result is what a verification found.
 type Result struct {
@@ -40,8 +24,14 @@ type Result struct {
 type PlaceResult struct {
 	// Placement is the place in one phrase.
 	Placement string `json:"placement"`
+	// Path says in one phrase where the packets were sent and captured, and Packet
+	// what they were: "tcp from 10.77.0.1 port 40000 to 10.77.0.2 port 5432, 256 bytes".
+	Path   string `json:"path,omitempty"`
+	Packet string `json:"packet,omitempty"`
 	// Asked is the impairment in the field's words.
-	Asked string `json:"asked"`
+	Asked   string  `json:"asked"`
+	Verdict Verdict `json:"verdict"`
+	Reason  string  `json:"reason"`
 	// Sent, Received (each number once) and RatePacketsPerSecond are what was done.
 	Sent                 int     `json:"sent"`
 	Received             int     `json:"received"`
@@ -49,17 +39,21 @@ type PlaceResult struct {
 	// Overflow are packets that a full queue dropped, nil when that cannot be told.
 	Overflow *uint64 `json:"overflow_packets"`
 	Checks   []Check `json:"checks"`
+	// Notes say what limits the measurement.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Check compares one number.
 type Check struct {
 	// Name is what was measured, with its unit: "loss_percent", "mean_burst_packets",
-	// "delay_p50_ms", "reorder_percent", "duplicate_percent", "corrupt_percent",
+	// "delay_min_ms", "delay_p50_ms", "delay_distance_percent", "jitter_p25_to_p75_ms",
+	// "reorder_percent", "duplicate_percent", "corrupt_percent", "ecn_mark_percent",
 	// "rate_bit_per_second".
 	Name string `json:"name"`
 	// Asked is the expected number; nil when there is none.
 	Asked *float64 `json:"asked"`
-	// Measured and its interval at ConfidencePercent; nil when nothing was measured.
+	// Measured and its interval at ConfidencePercent; nil when nothing was measured. A
+	// bound alone is nil where there is none.
 	Measured          *float64 `json:"measured"`
 	Low               *float64 `json:"low"`
 	High              *float64 `json:"high"`
