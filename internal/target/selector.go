@@ -1,5 +1,12 @@
 package target
 
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
 // Selector is a target without a name: a device and the traffic there, said from the
 // device's side. Peers are what the traffic goes to in the direction "to" (egress)
 // and what it comes from in the direction "from" (ingress; on a loopback device
@@ -30,4 +37,83 @@ func (s Selector) Name() string {
 		return s.Device
 	}
 	return s.Device + "@" + s.Namespace
+}
+
+// String says the selector in one line, with the words of netemctl's flags:
+// "v0@blue tcp dst 192.0.2.0/24 port 80,8000-8100". Equal selectors have equal
+// strings.
+func (s Selector) String() string {
+	parts := []string{s.Name()}
+	if s.Protocol != 0 {
+		parts = append(parts, ProtocolName(s.Protocol))
+	}
+	add := func(name string, values []string) {
+		if len(values) > 0 {
+			parts = append(parts, name+" "+strings.Join(values, ","))
+		}
+	}
+	add("dst", s.Peers)
+	add("port", portNames(s.PeerPorts))
+	add("src", s.Locals)
+	add("src-port", portNames(s.LocalPorts))
+	add("exclude-dst", s.ExcludePeers)
+	add("exclude-port", portNames(s.ExcludePorts))
+	if s.Control {
+		parts = append(parts, "with control packets")
+	}
+	return strings.Join(parts, " ")
+}
+
+func portNames(ps []Ports) []string {
+	var names []string
+	for _, p := range ps {
+		names = append(names, p.String())
+	}
+	return names
+}
+
+// NeedsLookup reports whether s has a host name in it, so that Match depends on what
+// the lookup says at the time.
+func (s Selector) NeedsLookup() bool { return len(s.hosts()) > 0 }
+
+// hosts are the host names in s, each once.
+func (s Selector) hosts() []string {
+	var hosts []string
+	for _, end := range slices.Concat(s.Peers, s.Locals, s.ExcludePeers) {
+		if _, err := parsePrefix(end); err != nil && !slices.Contains(hosts, end) {
+			hosts = append(hosts, end)
+		}
+	}
+	return hosts
+}
+
+// parsePrefix reads an address or a prefix. An address is the prefix of itself
+// alone, and an IPv4 address that is mapped into IPv6 is an IPv4 one.
+func parsePrefix(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			return netip.Prefix{}, err
+		}
+		if a.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%s: an address without a zone", s)
+		}
+		return host(a), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	return unmap(p), err
+}
+
+// host is the prefix of one address.
+func host(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	return netip.PrefixFrom(a, a.BitLen())
+}
+
+// unmap turns a prefix of IPv4-mapped addresses into an IPv4 one.
+func unmap(p netip.Prefix) netip.Prefix {
+	if p.IsValid() && p.Addr().Is4In6() && p.Bits() >= 96 {
+		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p
 }

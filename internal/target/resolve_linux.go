@@ -1,0 +1,118 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"netemd/namespaces"
+	"netemd/qdisc"
+)
+
+// Resolve finds the device of s as it is now, and the places of both directions. It
+// needs CAP_SYS_ADMIN for another namespace than the process's own. The error is a
+// *qdisc.FieldError that lists what there is for a device or a namespace that does not
+// exist, and matches namespaces.ErrStale for a file that is no namespace.
+func Resolve(ctx context.Context, s Selector, lookup Lookup) (Target, error) {
+	if err := s.Validate(); err != nil {
+		return Target{}, err
+	}
+	m, err := s.Match(ctx, lookup)
+	if err != nil {
+		return Target{}, err
+	}
+	ns, err := namespaces.Open(s.Namespace)
+	if err != nil {
+		return Target{}, badNamespace(s.Namespace, err)
+	}
+	defer func() { _ = ns.Close() }()
+	to := Place{Namespace: s.Namespace, Hook: Egress, Match: m}
+	if to.Cookie, err = ns.Cookie(); err != nil {
+		return Target{}, err
+	}
+	from := to
+	from.Hook, from.Match = Ingress, m.Reverse()
+	err = ns.Do(ctx, func() error {
+		link, err := device(s)
+		if err != nil {
+			return err
+		}
+		a := link.Attrs()
+		to.Device, to.Index = a.Name, a.Index
+		from.Device, from.Index = a.Name, a.Index
+		if a.RawFlags&unix.IFF_LOOPBACK != 0 {
+			from.Hook = Egress
+		}
+		return nil
+	})
+	if err != nil {
+		return Target{}, err
+	}
+	return Target{Name: s.String(), To: to, From: from}, nil
+}
+
+// badNamespace says which namespaces there are.
+func badNamespace(name string, err error) error {
+	if errors.Is(err, namespaces.ErrStale) {
+		return fmt.Errorf("%w: %w", &qdisc.FieldError{Field: "netns", Value: name, Want: "a network namespace"}, namespaces.ErrStale)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	entries, listErr := namespaces.List()
+	if listErr != nil {
+		return errors.Join(err, listErr)
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.Stale {
+			names = append(names, e.Name)
+		}
+	}
+	want := "a network namespace that exists; there is none below " + namespaces.Dir
+	if len(names) > 0 {
+		want = "a network namespace that exists: " + few(names)
+	}
+	return &qdisc.FieldError{Field: "netns", Value: name, Want: want}
+}
+
+// device finds the device of s in the calling thread's namespace.
+func device(s Selector) (netlink.Link, error) {
+	link, err := netlink.LinkByName(s.Device)
+	var notFound netlink.LinkNotFoundError
+	if !errors.As(err, &notFound) {
+		if err != nil {
+			return nil, fmt.Errorf("find device %s: %w", s.Name(), err)
+		}
+		return link, nil
+	}
+	all, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	var names []string
+	for _, l := range all {
+		names = append(names, l.Attrs().Name)
+	}
+	where := "here"
+	if s.Namespace != "" {
+		where = "in netns " + s.Namespace
+	}
+	return nil, &qdisc.FieldError{Field: "dev", Value: s.Device, Want: "a device that exists " + where + ": " + few(names)}
+}
+
+// few names at most 20 of all, in order.
+func few(all []string) string {
+	const most = 20
+	slices.Sort(all)
+	if len(all) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
+}

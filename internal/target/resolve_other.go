@@ -1,0 +1,14 @@
+//go:build !linux
+
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Resolve needs Linux.
+func Resolve(context.Context, Selector, Lookup) (Target, error) {
+	return Target{}, fmt.Errorf("find a device: %w", errors.ErrUnsupported)
+}
