@@ -32,6 +32,7 @@ type Suite struct {
 var Suites = []Suite{
 	{Package: "qdisc", Limit: 2 * time.Minute},
 	{Package: "namespaces", Limit: 2 * time.Minute},
+	{Package: "internal/match", Limit: 2 * time.Minute},
 	{Package: "internal/engine/netem", Limit: 4 * time.Minute},
 	{Package: "internal/engine/ebpf", Limit: 4 * time.Minute},
 	{Package: "internal/evidence", Limit: 3 * time.Minute},

@@ -1,0 +1,132 @@
+package match
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"netemd/internal/target"
+)
+
+// Selects reports whether m selects a packet. It begins at the link layer, whose
+// header is header bytes long: 14 for Ethernet, 0 for none. Behind a header of any
+// length the packet's own version says which IP it is; with Ethernet, the EtherType.
+// m must be valid.
+func Selects(m target.Match, packet []byte, header int) bool {
+	c := read(packet, header)
+	if c.control && !m.Control {
+		return false
+	}
+	taken := func(f target.Flow) bool { return c.belongs(f) }
+	return !slices.ContainsFunc(normal(m.Exclude), taken) &&
+		(len(m.Include) == 0 || slices.ContainsFunc(normal(m.Include), taken))
+}
+
+// content is what a packet carries.
+type content struct {
+	// control says that it is ARP or neighbour discovery.
+	control bool
+	// source and destination are not valid unless it is IP.
+	source, destination netip.Addr
+	// protocol is unread where it cannot be read.
+	protocol                    int
+	sourcePort, destinationPort int
+}
+
+func (c *content) belongs(f target.Flow) bool {
+	address := func(p netip.Prefix, a netip.Addr) bool { return !p.IsValid() || p.Contains(a) }
+	port := func(p target.Ports, n int) bool { return p.Any() || int(p.First) <= n && n <= int(p.Last) }
+	return address(f.Source, c.source) && address(f.Destination, c.destination) &&
+		(f.Protocol == 0 || int(f.Protocol) == c.protocol) &&
+		port(f.SourcePorts, c.sourcePort) && port(f.DestinationPorts, c.destinationPort)
+}
+
+func read(packet []byte, header int) content {
+	c := content{protocol: unread, sourcePort: noPorts, destinationPort: noPorts}
+	if len(packet) < header {
+		return c
+	}
+	kind, ip := etherType(packet, header)
+	switch {
+	case kind == etherARP:
+		c.control = true
+	case kind == etherIPv4 && len(ip) >= 20:
+		c.readIPv4(ip)
+	case kind == etherIPv6 && len(ip) >= 40:
+		c.readIPv6(ip)
+	}
+	return c
+}
+
+// etherType is what the link layer carries, behind its tags, and that; 0 when the
+// packet ends before.
+func etherType(packet []byte, header int) (uint16, []byte) {
+	rest := packet[header:]
+	if header < 14 {
+		if len(rest) > 0 {
+			switch rest[0] >> 4 {
+			case 4:
+				return etherIPv4, rest
+			case 6:
+				return etherIPv6, rest
+			}
+		}
+		return 0, rest
+	}
+	kind := binary.BigEndian.Uint16(packet[header-2:])
+	for range tags {
+		if kind != etherVLAN && kind != etherVLANAD {
+			break
+		}
+		if len(rest) < 4 {
+			return 0, nil
+		}
+		kind, rest = binary.BigEndian.Uint16(rest[2:]), rest[4:]
+	}
+	return kind, rest
+}
+
+func (c *content) readIPv4(ip []byte) {
+	c.source, _ = netip.AddrFromSlice(ip[12:16])
+	c.destination, _ = netip.AddrFromSlice(ip[16:20])
+	c.protocol = int(ip[9])
+	if first := binary.BigEndian.Uint16(ip[6:])&0x1fff == 0; first {
+		c.readPorts(ip, int(ip[0]&0x0f)*4)
+	}
+}
+
+func (c *content) readIPv6(ip []byte) {
+	c.source, _ = netip.AddrFromSlice(ip[8:24])
+	c.destination, _ = netip.AddrFromSlice(ip[24:40])
+	next, at := ip[6], 40
+	if next == protoICMPv6 && len(ip) > at && ip[at] >= discoverFirst && ip[at] <= discoverLast {
+		c.control = true
+	}
+	for range extensions {
+		if !walked(next) {
+			break
+		}
+		if len(ip) < at+8 {
+			return
+		}
+		ext := ip[at:]
+		length := 8
+		if next != protoFragment {
+			length = (int(ext[1]) + 1) * 8
+		} else if binary.BigEndian.Uint16(ext[2:])&0xfff8 != 0 {
+			// What follows in a later fragment is no header.
+			c.protocol = int(ext[0])
+			return
+		}
+		next, at = ext[0], at+length
+	}
+	c.protocol = int(next)
+	c.readPorts(ip, at)
+}
+
+func (c *content) readPorts(ip []byte, at int) {
+	if hasPorts(uint8(c.protocol)) && len(ip) >= at+4 {
+		c.sourcePort = int(binary.BigEndian.Uint16(ip[at:]))
+		c.destinationPort = int(binary.BigEndian.Uint16(ip[at+2:]))
+	}
+}
