@@ -1,0 +1,339 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"netemd/internal/fault"
+	"netemd/namespaces"
+)
+
+// Off switches off, for the fault id, what Read found at the devices, records it first,
+// and reads it back: Before of what it returns are the names that were on before any
+// fault, Off those of them that are off now. What a driver has on for good stays on.
+// When it fails everything is as it was. A second Off of one fault adds devices to the
+// first. It needs root. The error is fs.ErrNotExist when a device is gone.
+func (k *Keeper) Off(ctx context.Context, id string, devices []fault.Offload) ([]fault.Offload, error) {
+	k.work.Lock()
+	defer k.work.Unlock()
+	done, err := k.off(ctx, id, devices)
+	if err != nil {
+		return nil, fmt.Errorf("offload off: %w", err)
+	}
+	return done, nil
+}
+
+func (k *Keeper) off(ctx context.Context, id string, devices []fault.Offload) ([]fault.Offload, error) {
+	records, err := k.all()
+	if err != nil {
+		return nil, err
+	}
+	in := opened{}
+	defer in.close()
+	r, done, err := plan(ctx, in, id, devices, records)
+	if err != nil || len(r.Devices) == 0 {
+		return done, err
+	}
+	// What this fault has switched off already stays in the record.
+	whole := r
+	if i := slices.IndexFunc(records, func(o record) bool { return o.ID == id }); i >= 0 {
+		old := slices.DeleteFunc(slices.Clone(records[i].Devices), func(c change) bool { return slices.ContainsFunc(r.Devices, c.same) })
+		whole.Devices = append(old, r.Devices...)
+	}
+	if err := k.save(whole); err != nil {
+		return nil, err
+	}
+	for _, c := range r.Devices {
+		if err = in[c.Namespace].switchOff(c); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		done, err = readBack(in, done)
+	}
+	if err != nil {
+		ctx := context.WithoutCancel(ctx)
+		failed, uerr := release(ctx, in, r.Devices, records)
+		if len(failed) == 0 {
+			uerr = k.back(id, records)
+		}
+		return nil, errors.Join(err, uerr)
+	}
+	return done, nil
+}
+
+// back makes the fault's record what it was.
+func (k *Keeper) back(id string, records []record) error {
+	for _, r := range records {
+		if r.ID == id {
+			return k.save(r)
+		}
+	}
+	return k.remove(id)
+}
+
+// plan says what has to be switched off, and, in the second answer, what is on before.
+func plan(ctx context.Context, in opened, id string, devices []fault.Offload, records []record) (record, []fault.Offload, error) {
+	boot, err := bootID()
+	if err != nil {
+		return record{}, nil, err
+	}
+	r := record{SchemaVersion: recordVersion, BootID: boot, ID: id}
+	before := make([]fault.Offload, 0, len(devices))
+	for _, d := range devices {
+		n, err := in.get(ctx, d.Namespace)
+		if err != nil {
+			return record{}, nil, err
+		}
+		l, err := n.linkByName(d.Device)
+		if err != nil {
+			return record{}, nil, err
+		}
+		s, err := n.read(l)
+		if err != nil {
+			return record{}, nil, err
+		}
+		c := change{Namespace: d.Namespace, Cookie: n.cookie, Device: d.Device, Index: l.Attrs().Index}
+		for name := range s.wanted {
+			if s.switchable[name] && !spreads(l.Type(), name) {
+				c.Features = append(c.Features, name)
+			}
+		}
+		if s.segments > 1 {
+			c.Segments = s.segments
+		}
+		on := s.names()
+		// What another fault holds off was on before.
+		for _, held := range heldBy(records, c) {
+			c.Features = append(c.Features, held.Features...)
+			on = append(on, held.Features...)
+			if held.Segments != 0 {
+				c.Segments = held.Segments
+				on = append(on, GSOMaxSegs)
+			}
+		}
+		c.Features, on = unique(c.Features), unique(on)
+		before = append(before, fault.Offload{Namespace: d.Namespace, Device: d.Device, Before: on})
+		if len(c.Features) > 0 || c.Segments > 0 {
+			r.Devices = append(r.Devices, c)
+		}
+	}
+	return r, before, nil
+}
+
+// spreads reports whether a feature that is switched off at a device of this kind goes
+// off at other devices too, which would not come back (netdev_sync_lower_features of
+// net/core/dev.c).
+func spreads(kind, feature string) bool {
+	return feature == "rx-lro" && (kind == "bond" || kind == "team" || kind == "vlan" || kind == "macvlan")
+}
+
+func unique(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// heldBy are the changes that the records have of the device.
+func heldBy(records []record, device change) []change {
+	var held []change
+	for _, r := range records {
+		for _, c := range r.Devices {
+			if c.same(device) {
+				held = append(held, c)
+			}
+		}
+	}
+	return held
+}
+
+// switchOff makes the change.
+func (n *namespace) switchOff(c change) error {
+	l, err := n.link(c.Index)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]bool{}
+	for _, name := range c.Features {
+		wanted[name] = false
+	}
+	if err := n.set(c, wanted); err != nil {
+		return err
+	}
+	if c.Segments > 0 {
+		return n.setSegments(l, c, 1)
+	}
+	return nil
+}
+
+// set asks for features; none is no request.
+func (n *namespace) set(c change, wanted map[string]bool) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+	if err := n.tool.set(c.Index, wanted); err != nil {
+		return fmt.Errorf("%s in %s: %w", c.Device, n, notFound(err))
+	}
+	return nil
+}
+
+// readBack fills in what is off now, and refuses what was to be and is not.
+func readBack(in opened, before []fault.Offload) ([]fault.Offload, error) {
+	done := slices.Clone(before)
+	for i, d := range done {
+		n := in[d.Namespace]
+		l, err := n.linkByName(d.Device)
+		if err != nil {
+			return nil, err
+		}
+		s, err := n.read(l)
+		if err != nil {
+			return nil, err
+		}
+		var stayed []string
+		for _, name := range d.Before {
+			on := s.active[name] || name == GSOMaxSegs && s.segments > 1
+			switch {
+			case !on:
+				done[i].Off = append(done[i].Off, name)
+			case s.switchable[name] && !spreads(l.Type(), name) || name == GSOMaxSegs:
+				stayed = append(stayed, name)
+			}
+		}
+		if len(stayed) > 0 {
+			return nil, fmt.Errorf("%s in %s: still on: %s", d.Device, n, strings.Join(stayed, ", "))
+		}
+	}
+	return done, nil
+}
+
+// Restore switches back on what Off switched off for the fault id, as it was, except
+// what another fault still holds off; that comes back with the last of them. A device
+// that is gone needs nothing, nor does a fault without a record. What fails stays
+// recorded, and can be tried again. It needs root.
+func (k *Keeper) Restore(ctx context.Context, id string) error {
+	k.work.Lock()
+	defer k.work.Unlock()
+	if err := k.restore(ctx, id); err != nil {
+		return fmt.Errorf("offload restore: %w", err)
+	}
+	return nil
+}
+
+func (k *Keeper) restore(ctx context.Context, id string) error {
+	r, err := k.load(id)
+	if err != nil || r == nil {
+		return err
+	}
+	records, err := k.all()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(records, func(o record) bool { return o.ID == id }) {
+		return nil // it was of an earlier run of the kernel, and is dropped
+	}
+	others := slices.DeleteFunc(records, func(o record) bool { return o.ID == id })
+	in := opened{}
+	defer in.close()
+	r.Devices, err = release(ctx, in, r.Devices, others)
+	if len(r.Devices) > 0 {
+		return errors.Join(err, k.save(*r))
+	}
+	return errors.Join(err, k.remove(id))
+}
+
+// Repair restores what every record says, after a crash. No other process may use the
+// folder. It needs root.
+func (k *Keeper) Repair(ctx context.Context) error {
+	k.work.Lock()
+	defer k.work.Unlock()
+	records, err := k.all()
+	errs := []error{err}
+	for _, r := range records {
+		errs = append(errs, k.restore(ctx, r.ID))
+	}
+	k.tidy()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("offload repair: %w", err)
+	}
+	return nil
+}
+
+// release switches back what no other record holds, and returns what it could not.
+func release(ctx context.Context, in opened, changes []change, others []record) (failed []change, err error) {
+	var errs []error
+	for _, c := range changes {
+		n, err := in.identified(ctx, c)
+		if err == nil {
+			err = n.switchBack(c, heldBy(others, c))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed, errs = append(failed, c), append(errs, err)
+		}
+	}
+	return failed, errors.Join(errs...)
+}
+
+// identified finds the namespace of a change by its cookie, under whatever name; the
+// error is fs.ErrNotExist when it is gone.
+func (o opened) identified(ctx context.Context, c change) (*namespace, error) {
+	n, err := o.get(ctx, c.Namespace)
+	switch {
+	case err == nil && n.cookie == c.Cookie:
+		return n, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, namespaces.ErrStale):
+		return nil, err
+	}
+	entries, err := namespaces.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append([]string{""}, names(entries)...) {
+		if n, err := o.get(ctx, name); err == nil && n.cookie == c.Cookie {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", label(c.Namespace), fs.ErrNotExist)
+}
+
+// switchBack undoes the change but for what is held, and reads it back.
+func (n *namespace) switchBack(c change, held []change) error {
+	wanted, segments := map[string]bool{}, c.Segments
+	for _, name := range c.Features {
+		wanted[name] = true
+	}
+	for _, h := range held {
+		for _, name := range h.Features {
+			delete(wanted, name)
+		}
+		if h.Segments != 0 {
+			segments = 0
+		}
+	}
+	l, err := n.link(c.Index)
+	if err != nil {
+		return err
+	}
+	if err := n.set(c, wanted); err != nil {
+		return err
+	}
+	// Another value than ours is somebody else's wish.
+	if segments != 0 && l.Attrs().GSOMaxSegs == 1 {
+		if err := n.setSegments(l, c, segments); err != nil {
+			return err
+		}
+	}
+	s, err := n.read(l)
+	if err != nil {
+		return err
+	}
+	for name := range wanted {
+		if !s.wanted[name] {
+			return fmt.Errorf("%s in %s: %s does not come back", c.Device, n, name)
+		}
+	}
+	return nil
+}

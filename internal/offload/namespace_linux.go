@@ -1,0 +1,129 @@
+package offload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"netemd/namespaces"
+)
+
+// namespace is an open namespace with connections to its kernel tables.
+type namespace struct {
+	name   string
+	cookie uint64
+	handle *namespaces.Namespace
+	links  *netlink.Handle
+	tool   *ethtool
+}
+
+// openNamespace opens the namespace of that name; empty is the process's own.
+func openNamespace(ctx context.Context, name string) (*namespace, error) {
+	h, err := namespaces.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	n := &namespace{name: name, handle: h}
+	if n.cookie, err = h.Cookie(); err == nil {
+		err = h.Do(ctx, func() (err error) {
+			if n.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+				return err
+			}
+			n.tool, err = dialEthtool()
+			return err
+		})
+	}
+	if err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *namespace) close() {
+	if n.tool != nil {
+		_ = n.tool.conn.Close()
+	}
+	if n.links != nil {
+		n.links.Close()
+	}
+	_ = n.handle.Close()
+}
+
+// String is how errors call the namespace.
+func (n *namespace) String() string { return label(n.name) }
+
+func label(namespace string) string {
+	if namespace == "" {
+		return "the agent's namespace"
+	}
+	return namespace
+}
+
+// link returns the device with that index; the error is fs.ErrNotExist when there is
+// none.
+func (n *namespace) link(index int) (netlink.Link, error) {
+	l, err := n.links.LinkByIndex(index)
+	if err != nil {
+		return nil, fmt.Errorf("device %d in %s: %w", index, n, notFound(err))
+	}
+	return l, nil
+}
+
+// linkByName is link for a name.
+func (n *namespace) linkByName(name string) (netlink.Link, error) {
+	l, err := n.links.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("device %s in %s: %w", name, n, notFound(err))
+	}
+	return l, nil
+}
+
+func notFound(err error) error {
+	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone || errors.Is(err, unix.ENODEV) {
+		return fs.ErrNotExist
+	}
+	return err
+}
+
+// read returns what the device does with segments.
+func (n *namespace) read(l netlink.Link) (state, error) {
+	s, err := n.tool.features(l.Attrs().Index)
+	if err != nil {
+		return state{}, fmt.Errorf("%s in %s: %w", l.Attrs().Name, n, notFound(err))
+	}
+	s.segments = l.Attrs().GSOMaxSegs
+	return s, nil
+}
+
+// setSegments sets how many segments a packet to the device may stand for.
+func (n *namespace) setSegments(l netlink.Link, c change, segments uint32) error {
+	if err := n.links.LinkSetGSOMaxSegs(l, int(segments)); err != nil {
+		return fmt.Errorf("%s in %s: set %s %d: %w", c.Device, n, GSOMaxSegs, segments, notFound(err))
+	}
+	return nil
+}
+
+// opened are the namespaces that one call has opened.
+type opened map[string]*namespace
+
+func (o opened) get(ctx context.Context, name string) (*namespace, error) {
+	if n := o[name]; n != nil {
+		return n, nil
+	}
+	n, err := openNamespace(ctx, name)
+	if err == nil {
+		o[name] = n
+	}
+	return n, err
+}
+
+func (o opened) close() {
+	for _, n := range o {
+		n.close()
+	}
+}
