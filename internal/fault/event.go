@@ -2,6 +2,7 @@ package fault
 
 import (
 	"errors"
+	"io/fs"
 	"time"
 )
 
@@ -9,6 +10,16 @@ import (
 // another owner's fault stands on the same flow, or the same one's sets the same
 // thing.
 var ErrConflict = errors.New("conflict")
+
+// ErrProtected is returned, wrapped with what would be cut off and by which Force it
+// is allowed, for a fault by which one could lock oneself out. It matches
+// fs.ErrPermission.
+var ErrProtected error = protected{}
+
+type protected struct{}
+
+func (protected) Error() string        { return "protected" }
+func (protected) Is(target error) bool { return target == fs.ErrPermission }
 
 // Event is something that happened to a fault.
 type Event struct {

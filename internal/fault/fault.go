@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"slices"
 	"time"
 
 	"netemd/internal/target"
@@ -54,7 +55,7 @@ type Spec struct {
 	Toxics []Toxic
 	// Force names the protections that are lifted: see the Force constants.
 	Force []string
-	// Offload is "off" to switch segmentation offload off on the devices of the path
+	// Offload is OffloadOff to switch segmentation offload off on the devices of the path
 	// while the fault lasts, so that it acts on packets as they are on the wire.
 	Offload string
 	// TTL after which the fault ends by itself; 0 means DefaultTTL. MinTTL..MaxTTL.
@@ -63,6 +64,37 @@ type Spec struct {
 	Owner string
 	// RequestID makes a repeated Apply return the first one's fault; empty: none.
 	RequestID string
+	// SSHConnection is SSH_CONNECTION of who asks, "CLIENT-IP PORT SERVER-IP PORT";
+	// empty when he is in no ssh session. It is used only to refuse a fault that would
+	// cut that session off, and never shown.
+	SSHConnection string
+}
+
+// TargetName is what the fault is aimed at, for people: the target's name or the
+// selector in words.
+func (s Spec) TargetName() string {
+	if s.Selector != nil {
+		return s.Selector.String()
+	}
+	return s.Target
+}
+
+// Forced reports whether the protection of that name is lifted.
+func (s Spec) Forced(name string) bool { return slices.Contains(s.Force, name) }
+
+// Seed is what the place of that index draws with, when seed was asked for. In the
+// direction Both the two places would lose the same packets of each direction with one
+// seed, so the second, "from", has one of its own, which follows from the first:
+// splitmix64's output function (G. L. Steele et al., 2014, "Fast splittable
+// pseudorandom number generators") of seed and index, never 0.
+func Seed(seed uint64, index int) uint64 {
+	if seed == 0 || index == 0 {
+		return seed
+	}
+	x := seed + uint64(index)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return max(1, x^x>>31)
 }
 
 // State is where a fault stands in its life.
@@ -100,6 +132,9 @@ type Fault struct {
 	// Offloads are the offload settings of the devices of the path.
 	Offloads []Offload
 }
+
+// OffloadOff is the one value that Spec.Offload can have.
+const OffloadOff = "off"
 
 // The protections that a fault needs Force for.
 const (

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +16,7 @@ func (s Spec) Validate() error {
 	refuse := func(field, value, want string) {
 		errs = append(errs, &qdisc.FieldError{Field: field, Value: value, Want: want})
 	}
-	if !validName(s.Target) {
-		refuse("target", s.Target, "a target's name: letters, digits, '-', '_', '.' and '/', at most 64")
-	}
+	errs = append(errs, s.validateWhere()...)
 	switch s.Direction {
 	case "", To, From, Both:
 	default:
@@ -33,6 +32,7 @@ func (s Spec) Validate() error {
 	default:
 		errs = append(errs, s.validateToxics()...)
 	}
+	errs = append(errs, s.validateForce()...)
 	if s.TTL != 0 {
 		errs = append(errs, ValidateTTL(s.TTL))
 	}
@@ -40,6 +40,48 @@ func (s Spec) Validate() error {
 		refuse("request_id", "", "at most 128 bytes")
 	}
 	return errors.Join(errs...)
+}
+
+// validateWhere looks at what says the place.
+func (s Spec) validateWhere() []error {
+	var errs []error
+	refuse := func(field, value, want string) {
+		errs = append(errs, &qdisc.FieldError{Field: field, Value: value, Want: want})
+	}
+	switch {
+	case s.Selector == nil && !validName(s.Target):
+		refuse("target", s.Target, "a target's name: letters, digits, '-', '_', '.' and '/', at most 64; or a device")
+	case s.Selector == nil:
+	case s.Target != "":
+		refuse("target", s.Target, "a target or a device, not both")
+	case len(s.Toxics) > 0:
+		refuse("target", "", "a target's name: toxics act on connections through its proxy, and a device has none")
+	default:
+		if err := s.Selector.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// protections are what Force can lift.
+var protections = []string{ForceAgent, ForceSSH, ForceDefaultRoute}
+
+// validateForce looks at what is lifted or switched off for a fault.
+func (s Spec) validateForce() []error {
+	var errs []error
+	for _, f := range s.Force {
+		if !slices.Contains(protections, f) {
+			errs = append(errs, &qdisc.FieldError{Field: "force", Value: f, Want: strings.Join(protections, ", ")})
+		}
+	}
+	switch {
+	case s.Offload != "" && s.Offload != OffloadOff:
+		errs = append(errs, &qdisc.FieldError{Field: "offload", Value: s.Offload, Want: OffloadOff + " or nothing"})
+	case s.Offload != "" && len(s.Toxics) > 0:
+		errs = append(errs, &qdisc.FieldError{Field: "offload", Value: s.Offload, Want: "nothing for toxics: they act on bytes, not on packets"})
+	}
+	return errs
 }
 
 func (s Spec) validatePacket() []error {
