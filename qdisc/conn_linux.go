@@ -92,10 +92,10 @@ func (c *Conn) create(op string, d Device, flag netlink.HeaderFlags, n Netem) er
 
 // ChangeRoot makes n the whole impairment of a netem root of ours, in place: no
 // packet is lost, and those that wait keep the time they were given. from is what
-// Root read there (with the distribution, which the kernel does not tell), so that
-// what n lacks is ended. A root with another handle is left alone, with an error.
+// Root read there (with the delay's distribution, which the kernel does not tell), so
+// that what n lacks is ended. A root with another handle is left alone, with an error.
 func (c *Conn) ChangeRoot(d Device, from State, n Netem) error {
-	options, err := n.marshalChange(from.Netem, from.Other)
+	options, err := n.marshal(&from.Netem)
 	if err != nil {
 		return err
 	}

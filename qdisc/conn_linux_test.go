@@ -210,14 +210,14 @@ func TestChangeEndsOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	from, err := b.Root(b.device)
-	if diff := cmp.Diff([]string{"rate"}, from.Other); err != nil || diff != "" {
-		t.Fatalf("%v: other (-want +got):\n%s", err, diff)
+	if err != nil || from.Netem.Rate != 1e6 || from.Other != nil {
+		t.Fatalf("%v, other %v, %v, want the rate of somebody else", from.Netem, from.Other, err)
 	}
 	if err := b.ChangeRoot(b.device, from, qdisc.Netem{}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := b.Root(b.device); err != nil || s.Other != nil {
-		t.Errorf("%v, %v", s.Other, err)
+	if s, err := b.Root(b.device); err != nil || s.Netem.Rate != 0 || s.Other != nil {
+		t.Errorf("%v, other %v, %v", s.Netem, s.Other, err)
 	}
 }
 

@@ -2,44 +2,62 @@ package qdisc
 
 // Merge combines two impairments of the same packets: every group of fields (a
 // value with what refines it, such as delay with jitter, correlation and
-// distribution) comes from the one that sets it. Groups that both set are
+// distribution) comes from the one that sets it. All kinds of loss are one group, to
+// which ECN belongs; a rate goes with its overheads. Groups that both set are
 // returned as conflicts, by name; the first result is then n unchanged.
 func (n Netem) Merge(other Netem) (Netem, []string) {
 	merged := n
 	var conflicts []string
-	take := func(name string, mine, theirs bool, adopt func()) {
+	for _, g := range groups {
+		mine, theirs := g.of(n), g.of(other)
 		switch {
-		case mine && theirs:
-			conflicts = append(conflicts, name)
-		case theirs:
-			adopt()
+		case mine != Netem{} && theirs != Netem{}:
+			conflicts = append(conflicts, g.name)
+		case theirs != Netem{}:
+			g.copy(&merged, &other)
 		}
 	}
-	take("delay", n.delay() != Netem{}, other.delay() != Netem{}, func() {
-		merged.Delay, merged.Jitter = other.Delay, other.Jitter
-		merged.DelayCorrelation, merged.Distribution = other.DelayCorrelation, other.Distribution
-	})
-	take("loss", n.Loss != 0 || n.LossCorrelation != 0, other.Loss != 0 || other.LossCorrelation != 0, func() {
-		merged.Loss, merged.LossCorrelation = other.Loss, other.LossCorrelation
-	})
-	take("duplicate", n.Duplicate != 0 || n.DuplicateCorrelation != 0, other.Duplicate != 0 || other.DuplicateCorrelation != 0, func() {
-		merged.Duplicate, merged.DuplicateCorrelation = other.Duplicate, other.DuplicateCorrelation
-	})
-	take("reorder", n.Reorder != 0 || n.ReorderCorrelation != 0 || n.Gap != 0, other.Reorder != 0 || other.ReorderCorrelation != 0 || other.Gap != 0, func() {
-		merged.Reorder, merged.ReorderCorrelation, merged.Gap = other.Reorder, other.ReorderCorrelation, other.Gap
-	})
-	take("corrupt", n.Corrupt != 0 || n.CorruptCorrelation != 0, other.Corrupt != 0 || other.CorruptCorrelation != 0, func() {
-		merged.Corrupt, merged.CorruptCorrelation = other.Corrupt, other.CorruptCorrelation
-	})
-	take("limit", n.Limit != 0, other.Limit != 0, func() { merged.Limit = other.Limit })
-	take("seed", n.Seed != 0, other.Seed != 0, func() { merged.Seed = other.Seed })
 	if conflicts != nil {
 		return n, conflicts
 	}
 	return merged, nil
 }
 
-// delay is n's delay group alone.
-func (n Netem) delay() Netem {
-	return Netem{Delay: n.Delay, Jitter: n.Jitter, DelayCorrelation: n.DelayCorrelation, Distribution: n.Distribution}
+// group is a value and what refines it. copy copies its fields.
+type group struct {
+	name string
+	copy func(dst, src *Netem)
+}
+
+var groups = []group{
+	{"delay", func(d, s *Netem) {
+		d.Delay, d.Jitter, d.DelayCorrelation = s.Delay, s.Jitter, s.DelayCorrelation
+		d.Distribution, d.Samples = s.Distribution, s.Samples
+	}},
+	{"loss", func(d, s *Netem) {
+		d.Loss, d.LossCorrelation = s.Loss, s.LossCorrelation
+		d.LossState, d.GilbertElliott, d.ECN = s.LossState, s.GilbertElliott, s.ECN
+	}},
+	{"duplicate", func(d, s *Netem) {
+		d.Duplicate, d.DuplicateCorrelation = s.Duplicate, s.DuplicateCorrelation
+	}},
+	{"reorder", func(d, s *Netem) {
+		d.Reorder, d.ReorderCorrelation, d.Gap = s.Reorder, s.ReorderCorrelation, s.Gap
+	}},
+	{"corrupt", func(d, s *Netem) {
+		d.Corrupt, d.CorruptCorrelation = s.Corrupt, s.CorruptCorrelation
+	}},
+	{"rate", func(d, s *Netem) {
+		d.Rate, d.PacketOverhead, d.CellSize, d.CellOverhead = s.Rate, s.PacketOverhead, s.CellSize, s.CellOverhead
+	}},
+	{"slot", func(d, s *Netem) { d.Slot = s.Slot }},
+	{"limit", func(d, s *Netem) { d.Limit = s.Limit }},
+	{"seed", func(d, s *Netem) { d.Seed = s.Seed }},
+}
+
+// of is n's fields of the group alone.
+func (g group) of(n Netem) Netem {
+	var alone Netem
+	g.copy(&alone, &n)
+	return alone
 }

@@ -139,81 +139,19 @@ type Slot struct {
 // impairments can be compared. ParseSamples reads tc's files.
 type Samples string
 
-// IsZero reports whether n impairs nothing. Limit and Seed impair nothing by
+// IsZero reports whether n impairs nothing. ECN, Limit and Seed impair nothing by
 // themselves.
 func (n Netem) IsZero() bool {
-	n.Limit, n.Seed = 0, 0
+	n.ECN, n.Limit, n.Seed = false, 0, 0
 	return n == Netem{}
 }
 
 // Queues reports whether n needs packets to be held or rewritten, as opposed to
-// only dropped: anything besides loss.
+// only dropped: anything besides loss without ECN.
 func (n Netem) Queues() bool {
-	n.Loss, n.LossCorrelation = 0, 0
-	n.LossState, n.GilbertElliott = LossState{}, GilbertElliott{}
-	return !n.IsZero()
-}
-
-// Patch says which fields of a Netem change; nil leaves a field as it is, so
-// that "not given" and "0" stay different.
-type Patch struct {
-	Delay                *time.Duration
-	Jitter               *time.Duration
-	DelayCorrelation     *Percent
-	Distribution         *Distribution
-	Samples              *Samples
-	Loss                 *Percent
-	LossCorrelation      *Percent
-	LossState            *LossState
-	GilbertElliott       *GilbertElliott
-	ECN                  *bool
-	Duplicate            *Percent
-	DuplicateCorrelation *Percent
-	Reorder              *Percent
-	ReorderCorrelation   *Percent
-	Gap                  *uint32
-	Corrupt              *Percent
-	CorruptCorrelation   *Percent
-	Rate                 *Rate
-	PacketOverhead       *int32
-	CellSize             *uint32
-	CellOverhead         *int32
-	Slot                 *Slot
-	Limit                *uint32
-	Seed                 *uint64
-}
-
-// Apply returns n with the fields of p that are set.
-func (p Patch) Apply(n Netem) Netem {
-	set(&n.Delay, p.Delay)
-	set(&n.Jitter, p.Jitter)
-	set(&n.DelayCorrelation, p.DelayCorrelation)
-	set(&n.Distribution, p.Distribution)
-	set(&n.Samples, p.Samples)
-	set(&n.Loss, p.Loss)
-	set(&n.LossCorrelation, p.LossCorrelation)
-	set(&n.LossState, p.LossState)
-	set(&n.GilbertElliott, p.GilbertElliott)
-	set(&n.ECN, p.ECN)
-	set(&n.Duplicate, p.Duplicate)
-	set(&n.DuplicateCorrelation, p.DuplicateCorrelation)
-	set(&n.Reorder, p.Reorder)
-	set(&n.ReorderCorrelation, p.ReorderCorrelation)
-	set(&n.Gap, p.Gap)
-	set(&n.Corrupt, p.Corrupt)
-	set(&n.CorruptCorrelation, p.CorruptCorrelation)
-	set(&n.Rate, p.Rate)
-	set(&n.PacketOverhead, p.PacketOverhead)
-	set(&n.CellSize, p.CellSize)
-	set(&n.CellOverhead, p.CellOverhead)
-	set(&n.Slot, p.Slot)
-	set(&n.Limit, p.Limit)
-	set(&n.Seed, p.Seed)
-	return n
-}
-
-func set[T any](dst *T, src *T) {
-	if src != nil {
-		*dst = *src
+	if n.ECN {
+		return true
 	}
+	n.clearLoss()
+	return !n.IsZero()
 }

@@ -2,7 +2,6 @@ package qdisc
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"time"
 )
@@ -23,12 +22,17 @@ const (
 	attrSlotDist  = 13
 	attrSeed      = 14
 
-	attrTypeMask = 0x3fff // without NLA_F_NESTED and NLA_F_NET_BYTEORDER
+	// in attrLoss
+	attrLossState   = 1 // NETEM_LOSS_GI, struct tc_netem_gimodel
+	attrLossGemodel = 2 // NETEM_LOSS_GE, struct tc_netem_gemodel
 )
 
-// qoptSize is the size of struct tc_netem_qopt: latency, limit, loss, gap,
-// duplicate and jitter, 32 bits each.
-const qoptSize = 24
+// Sizes of the structures in pkt_sched.h.
+const (
+	qoptSize = 24 // tc_netem_qopt: latency, limit, loss, gap, duplicate and jitter, 32 bits each
+	rateSize = 16 // tc_netem_rate: rate, packet overhead, cell size and cell overhead, 32 bits each
+	slotSize = 40 // tc_netem_slot: 64-bit least and largest delay, 32-bit packets and bytes, 64-bit delay and jitter
+)
 
 // tick is the unit of the times in tc_netem_qopt (PSCHED_SHIFT 6).
 const tick = 64 * time.Nanosecond
@@ -45,57 +49,58 @@ var order = binary.NativeEndian
 // What Normalize fills in is sent, so the limit is never 0. An n that Validate refuses is
 // refused with the same error.
 func (n Netem) MarshalOptions() ([]byte, error) {
-	return n.marshalChange(Netem{}, nil)
+	return n.marshal(nil)
 }
 
-// marshalChange is MarshalOptions for a qdisc on which former is in force and
-// other names what Netem does not model. sch_netem keeps what a change leaves
-// out, so what was set and is not any more is sent as zero, and a distribution's
-// table is overwritten with a uniform one.
-func (n Netem) marshalChange(former Netem, other []string) ([]byte, error) {
+// marshal is MarshalOptions for a qdisc on which former is in force, or a new one if
+// that is nil. sch_netem keeps what a change leaves out, so what was set and is not any
+// more is sent as zero, and a distribution's table is overwritten with a uniform one.
+// Only a loss model ends by itself when a change does not name it.
+func (n Netem) marshal(former *Netem) ([]byte, error) {
 	if err := n.Validate(); err != nil {
 		return nil, err
 	}
 	n = n.Normalize()
-	b := make([]byte, 0, 128)
-	b = order.AppendUint32(b, ticks(n.Delay))
-	b = order.AppendUint32(b, n.Limit)
-	b = order.AppendUint32(b, n.Loss.Fraction())
-	b = order.AppendUint32(b, n.Gap)
-	b = order.AppendUint32(b, n.Duplicate.Fraction())
-	b = order.AppendUint32(b, ticks(n.Jitter))
+	var was Netem
+	if former != nil {
+		was = *former
+	}
+	table, slotTable := n.jitterTable(was), n.Slot.table(former != nil)
+	const most = 256 // bytes of all attributes but the tables
+	b := make([]byte, 0, most+2*len(table)+2*len(slotTable))
 
+	b = appendUint32s(b, ticks(n.Delay), n.Limit, n.Loss.Fraction(), n.Gap, n.Duplicate.Fraction(), ticks(n.Jitter))
 	if !inTicks(n.Delay) {
-		b = appendAttr(b, attrLatency64, order.AppendUint64(nil, uint64(n.Delay)))
+		b = order.AppendUint64(appendHeader(b, attrLatency64, 8), uint64(n.Delay))
 	}
 	if !inTicks(n.Jitter) {
-		b = appendAttr(b, attrJitter64, order.AppendUint64(nil, uint64(n.Jitter)))
+		b = order.AppendUint64(appendHeader(b, attrJitter64, 8), uint64(n.Jitter))
 	}
-	if n.correlated() || former.correlated() {
-		b = appendAttr(b, attrCorr, fractions(n.DelayCorrelation, n.LossCorrelation, n.DuplicateCorrelation))
+	if n.correlated() || was.correlated() {
+		b = appendUint32s(appendHeader(b, attrCorr, 12),
+			n.DelayCorrelation.Fraction(), n.LossCorrelation.Fraction(), n.DuplicateCorrelation.Fraction())
 	}
-	if n.Reorder != 0 || former.Reorder != 0 {
-		b = appendAttr(b, attrReorder, fractions(n.Reorder, n.ReorderCorrelation))
+	if n.Reorder != 0 || was.Reorder != 0 {
+		b = appendUint32s(appendHeader(b, attrReorder, 8), n.Reorder.Fraction(), n.ReorderCorrelation.Fraction())
 	}
-	if n.Corrupt != 0 || former.Corrupt != 0 {
-		b = appendAttr(b, attrCorrupt, fractions(n.Corrupt, n.CorruptCorrelation))
+	if n.ECN || was.ECN {
+		b = appendUint32s(appendHeader(b, attrECN, 4), flag(n.ECN))
 	}
-	for _, name := range other {
-		if o, ok := others[name]; ok && o.off != 0 {
-			b = appendAttr(b, o.attr, make([]byte, o.off))
-		}
+	if n.Corrupt != 0 || was.Corrupt != 0 {
+		b = appendUint32s(appendHeader(b, attrCorrupt, 8), n.Corrupt.Fraction(), n.CorruptCorrelation.Fraction())
+	}
+	if n.Slot != (Slot{}) || was.Slot != (Slot{}) {
+		b = n.Slot.append(b, former != nil)
+	}
+	b = n.appendLossModel(b)
+	if n.Rate != 0 || was.Rate != 0 {
+		b = n.appendRate(b)
 	}
 	if n.Seed != 0 {
-		b = appendAttr(b, attrSeed, order.AppendUint64(nil, n.Seed))
+		b = order.AppendUint64(appendHeader(b, attrSeed, 8), n.Seed)
 	}
-	if table := n.table(former); table != nil {
-		samples := make([]byte, 0, 2*len(table))
-		for _, s := range table {
-			samples = order.AppendUint16(samples, uint16(s))
-		}
-		b = appendAttr(b, attrDelayDist, samples)
-	}
-	return b, nil
+	b = appendTable(b, attrDelayDist, table)
+	return appendTable(b, attrSlotDist, slotTable), nil
 }
 
 // correlated reports whether TCA_NETEM_CORR is sent. tc sends it for the
@@ -105,143 +110,96 @@ func (n Netem) correlated() bool {
 		n.ReorderCorrelation != 0 || n.CorruptCorrelation != 0
 }
 
-// table is the table that must be sent for n, nil for none.
-func (n Netem) table(former Netem) []int16 {
-	switch {
-	case n.Jitter == 0:
-		return nil
-	case n.Distribution != "" && n.Distribution != Uniform:
-		return tables[n.Distribution]()
-	case former.Distribution != "" && former.Distribution != Uniform:
+// jitterTable is the table that must be sent for n, nil for none.
+func (n Netem) jitterTable(former Netem) []int16 {
+	if table := n.JitterTable(); table != nil || n.Jitter == 0 {
+		return table
+	}
+	if former.Distribution != "" && former.Distribution != Uniform {
 		return tables[Uniform]()
 	}
 	return nil
 }
 
-// others are the features of sch_netem that Netem does not model, with the
-// attribute whose first off bytes of zeros turn the feature off. A loss model
-// ends by itself when a change does not name it.
-var others = map[string]struct {
-	attr uint16
-	off  int
-}{
-	"rate":       {attrRate, 16}, // struct tc_netem_rate
-	"ecn":        {attrECN, 4},
-	"slot":       {attrSlot, 40}, // struct tc_netem_slot
-	"loss model": {attrLoss, 0},
-}
-
-// UnmarshalOptions reads the payload of TCA_OPTIONS, from a message to the
-// kernel or from a dump. Attributes that it does not know are skipped. What the
-// kernel does not dump stays zero: the distribution always, the seed before
-// Linux 6.6; later kernels dump the seed that they drew themselves, too.
-func UnmarshalOptions(b []byte) (Netem, error) {
-	n, _, err := unmarshal(b)
-	return n, err
-}
-
-// unmarshal also names what is in force and not modelled, by the names of others.
-func unmarshal(b []byte) (n Netem, other []string, err error) {
-	if len(b) < qoptSize {
-		return Netem{}, nil, fmt.Errorf("netem options: %d bytes, want %d or more", len(b), qoptSize)
+// table is the table that must be sent for s, nil for none. Once a slot has had a
+// distribution, the kernel never draws from MinDelay to MaxDelay again (get_slot_next
+// in net/sched/sch_netem.c), and its dump does not say so; so a change sends the same
+// times as a distribution, too.
+func (s Slot) table(change bool) []int16 {
+	if table := s.Table(); table != nil || !change || s.MinDelay == s.MaxDelay {
+		return table
 	}
-	n.Delay = time.Duration(order.Uint32(b)) * tick
-	n.Limit = order.Uint32(b[4:])
-	n.Loss = PercentOf(order.Uint32(b[8:]))
-	n.Gap = order.Uint32(b[12:])
-	n.Duplicate = PercentOf(order.Uint32(b[16:]))
-	n.Jitter = time.Duration(order.Uint32(b[20:])) * tick
-	err = eachAttr(b[qoptSize:], func(attr uint16, v []byte) error {
-		if want := sizes[attr]; len(v) < want {
-			return fmt.Errorf("netem options: attribute %d has %d bytes, want %d or more", attr, len(v), want)
-		}
-		switch attr {
-		case attrLatency64:
-			n.Delay = time.Duration(order.Uint64(v))
-		case attrJitter64:
-			n.Jitter = time.Duration(order.Uint64(v))
-		case attrCorr:
-			n.DelayCorrelation = PercentOf(order.Uint32(v))
-			n.LossCorrelation = PercentOf(order.Uint32(v[4:]))
-			n.DuplicateCorrelation = PercentOf(order.Uint32(v[8:]))
-		case attrReorder:
-			n.Reorder, n.ReorderCorrelation = PercentOf(order.Uint32(v)), PercentOf(order.Uint32(v[4:]))
-		case attrCorrupt:
-			n.Corrupt, n.CorruptCorrelation = PercentOf(order.Uint32(v)), PercentOf(order.Uint32(v[4:]))
-		case attrSeed:
-			n.Seed = order.Uint64(v)
-		case attrDelayDist:
-			n.Distribution = shapeOf(v)
-		case attrLoss:
-			other = append(other, "loss model")
-		case attrRate, attrECN, attrSlot:
-			for name, o := range others {
-				if o.attr == attr && !zero(v) {
-					other = append(other, name)
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return Netem{}, nil, err
-	}
-	return n, other, nil
+	return tables[Uniform]()
 }
 
-// sizes are the smallest payloads of the attributes that are read.
-var sizes = map[uint16]int{
-	attrLatency64: 8, attrJitter64: 8, attrSeed: 8, attrCorr: 12, attrReorder: 8, attrCorrupt: 8,
+func (s Slot) append(b []byte, change bool) []byte {
+	delay, jitter := s.Delay, s.Jitter
+	if change && s.Distribution == "" {
+		delay, jitter = s.MinDelay+(s.MaxDelay-s.MinDelay)/2, (s.MaxDelay-s.MinDelay)/2
+	}
+	b = appendHeader(b, attrSlot, slotSize)
+	b = order.AppendUint64(b, uint64(s.MinDelay))
+	b = order.AppendUint64(b, uint64(s.MaxDelay))
+	b = appendUint32s(b, s.Packets, uint32(s.Bytes))
+	b = order.AppendUint64(b, uint64(delay))
+	return order.AppendUint64(b, uint64(jitter))
 }
 
-// shapeOf recognises a table, which only messages to the kernel have; empty for
-// one that is not of ours.
-func shapeOf(v []byte) Distribution {
-	for _, d := range []Distribution{Normal, Pareto, ParetoNormal, Uniform} {
-		t := tables[d]()
-		same := len(v) == 2*len(t)
-		for k := 0; same && k < len(t); k++ {
-			same = int16(order.Uint16(v[2*k:])) == t[k]
-		}
-		if same {
-			return d
-		}
+func (n Netem) appendLossModel(b []byte) []byte {
+	const nested = 0x8000 // NLA_F_NESTED
+	switch s, g := n.LossState, n.GilbertElliott; {
+	case s != LossState{}:
+		b = appendHeader(appendHeader(b, attrLoss|nested, 24), attrLossState, 20)
+		b = appendUint32s(b, s.P13.Fraction(), s.P31.Fraction(), s.P32.Fraction(), s.P14.Fraction(), s.P23.Fraction())
+	case g != GilbertElliott{}:
+		b = appendHeader(appendHeader(b, attrLoss|nested, 20), attrLossGemodel, 16)
+		b = appendUint32s(b, g.P.Fraction(), g.R.Fraction(), math.MaxUint32-g.LossBad.Fraction(), g.LossGood.Fraction())
 	}
-	return ""
+	return b
+}
+
+func (n Netem) appendRate(b []byte) []byte {
+	low := uint32(min(n.Rate, math.MaxUint32))
+	if n.Rate > math.MaxUint32 {
+		b = order.AppendUint64(appendHeader(b, attrRate64, 8), uint64(n.Rate))
+	}
+	return appendUint32s(appendHeader(b, attrRate, rateSize), low, uint32(n.PacketOverhead), n.CellSize, uint32(n.CellOverhead))
+}
+
+func appendTable(b []byte, attr uint16, table []int16) []byte {
+	if table == nil {
+		return b
+	}
+	b = appendHeader(b, attr, 2*len(table))
+	for _, s := range table {
+		b = order.AppendUint16(b, uint16(s))
+	}
+	return append(b, make([]byte, -(2*len(table))&3)...)
+}
+
+func appendUint32s(b []byte, values ...uint32) []byte {
+	for _, v := range values {
+		b = order.AppendUint32(b, v)
+	}
+	return b
+}
+
+// appendHeader begins an attribute with a payload of size bytes.
+func appendHeader(b []byte, attr uint16, size int) []byte {
+	return order.AppendUint16(order.AppendUint16(b, uint16(4+size)), attr)
 }
 
 // appendAttr adds one netlink attribute with its padding.
 func appendAttr(b []byte, attr uint16, v []byte) []byte {
-	b = order.AppendUint16(b, uint16(4+len(v)))
-	b = order.AppendUint16(b, attr)
-	b = append(b, v...)
+	b = append(appendHeader(b, attr, len(v)), v...)
 	return append(b, make([]byte, -len(v)&3)...)
 }
 
-// eachAttr calls f for every netlink attribute in b.
-func eachAttr(b []byte, f func(attr uint16, v []byte) error) error {
-	for len(b) > 0 {
-		if len(b) < 4 {
-			return fmt.Errorf("netlink attribute: %d bytes left over", len(b))
-		}
-		size := int(order.Uint16(b))
-		if size < 4 || size > len(b) {
-			return fmt.Errorf("netlink attribute: length %d, with %d bytes left", size, len(b))
-		}
-		if err := f(order.Uint16(b[2:])&attrTypeMask, b[4:size]); err != nil {
-			return err
-		}
-		b = b[min((size+3)&^3, len(b)):]
+func flag(on bool) uint32 {
+	if on {
+		return 1
 	}
-	return nil
-}
-
-func fractions(shares ...Percent) []byte {
-	b := make([]byte, 0, 4*len(shares))
-	for _, p := range shares {
-		b = order.AppendUint32(b, p.Fraction())
-	}
-	return b
+	return 0
 }
 
 // ticks is d in the kernel's legacy unit, cut to 32 bits.
@@ -252,13 +210,4 @@ func ticks(d time.Duration) uint32 {
 // inTicks reports whether the legacy field holds d exactly.
 func inTicks(d time.Duration) bool {
 	return d%tick == 0 && d/tick <= math.MaxUint32
-}
-
-func zero(b []byte) bool {
-	for _, v := range b {
-		if v != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -16,8 +16,8 @@ type State struct {
 	Kind string
 	// Handle is the qdisc's own; 0 for one that the kernel put there by default.
 	Handle uint32
-	// Netem is the impairment of a netem; Other names what is in force there and
-	// not modelled: rate, ecn, slot, loss model.
+	// Netem is the impairment of a netem; Other names what is in force there in a form
+	// that Netem has not ("loss model", "rate", "slot"), so that it is not ours.
 	Netem Netem
 	Other []string
 	Stats Stats

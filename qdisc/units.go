@@ -29,7 +29,7 @@ const (
 	wantRate     = "a rate from 8bit to 100tbit, such as 10mbit (bits per second) or 1MBps (bytes per second)"
 	wantBytes    = "an amount from 0B to 1000TB, such as 1500B, 64kB or 64KiB"
 	wantDuration = "a duration of 0s or more with its unit, such as 100ms, 1.5s or 10m"
-	wantShape    = "uniform, normal, pareto or paretonormal"
+	wantShape    = "uniform, normal, pareto, paretonormal or custom"
 )
 
 // ParsePercent reads "20%". Without the sign, with a decimal comma, outside
@@ -120,7 +120,7 @@ func ParseDistribution(s string) (Distribution, error) {
 
 func (d Distribution) valid() bool {
 	switch d {
-	case "", Uniform, Normal, Pareto, ParetoNormal:
+	case "", Uniform, Normal, Pareto, ParetoNormal, Custom:
 		return true
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 )
 
 // Warnings says what a user should know about n that the numbers alone do not
@@ -33,7 +34,11 @@ func (n Netem) Warnings() []string {
 				s.name, s.share, s.correlation, short(float64(CorrelatedShare(s.share, s.correlation))))
 		}
 	}
-	if n.Jitter > 0 {
+	w = append(w, n.lossWarnings()...)
+	if n.Jitter > 0 && n.Rate != 0 {
+		warn("with a rate no packet overtakes another: each waits for those before it, so delays come out longer than the jitter asks for")
+	}
+	if n.Jitter > 0 && n.Rate == 0 {
 		warn("jitter %s lets packets overtake each other above about %s packets per second (1/jitter), which TCP takes for loss",
 			FormatDuration(n.Jitter), strconv.FormatFloat(max(1, math.Round(1/n.Jitter.Seconds())), 'f', -1, 64))
 	}
@@ -43,6 +48,7 @@ func (n Netem) Warnings() []string {
 	if n.Corrupt > 0 {
 		warn("corrupt flips one bit of a packet: where checksums are verified, that packet is dropped, so TCP sees loss")
 	}
+	w = append(w, n.paceWarnings()...)
 	if limit := n.Normalize().Limit; n.Delay > 0 {
 		// A queue that holds 1 Gbit/s of 1514-byte frames is worth no warning.
 		const enough = 1e9 / 8 / 1514
@@ -54,14 +60,59 @@ func (n Netem) Warnings() []string {
 	return w
 }
 
+// lossWarnings say what a loss model comes to.
+func (n Netem) lossWarnings() []string {
+	var w []string
+	model := ""
+	switch {
+	case n.LossState != LossState{}:
+		model = "loss state"
+	case n.GilbertElliott != GilbertElliott{}:
+		model = "loss gemodel"
+	}
+	if model != "" {
+		s := n.LossStatistics()
+		switch {
+		case math.IsInf(s.MeanBurst, 1):
+			w = append(w, model+" loses every packet in the end: its lossy state is never left")
+		case s.Share == 0:
+			w = append(w, model+" loses no packet in the end: its lossless state is never left")
+		default:
+			w = append(w, fmt.Sprintf("%s loses about %s of the packets on average, in bursts of %s packets on average",
+				model, short(float64(s.Share)), strconv.FormatFloat(s.MeanBurst, 'g', 3, 64)))
+		}
+	}
+	if n.ECN {
+		w = append(w, "ecn marks only packets whose sender offers ECN (ECT); all others are dropped, and the kernel's count of drops has both")
+	}
+	return w
+}
+
+// paceWarnings say what rate and slots do beside what they are for.
+func (n Netem) paceWarnings() []string {
+	var w []string
+	if n.Rate != 0 && n.Rate < OrderRate {
+		w = append(w, fmt.Sprintf("rate %s with limit %d: a full queue holds packets of %d bytes for %s; what does not fit is dropped and counts as overflow",
+			n.Rate, n.Normalize().Limit, packetSize, FormatDuration(n.QueueTime().Round(time.Millisecond))))
+	}
+	switch s := n.Slot; {
+	case s == Slot{}:
+	case s.Distribution != "":
+		w = append(w, fmt.Sprintf("slot holds packets until the next slot, which is %s with jitter %s (%s) after the one before", FormatDuration(s.Delay), FormatDuration(s.Jitter), s.Distribution))
+	default:
+		w = append(w, fmt.Sprintf("slot holds packets until the next slot: up to %s in addition to any delay", FormatDuration(max(s.MinDelay, s.MaxDelay))))
+	}
+	return w
+}
+
 // correlationFolds reports whether netem's delays come out independent in spite of
 // their correlation: they are taken modulo a table's length, or twice the jitter in
 // nanoseconds (tabledist in net/sched/sch_netem.c), and the part of each number that
 // is new, (1-rho)*2^32, is wider than that.
 func (n Netem) correlationFolds() bool {
 	modulus := 2 * float64(n.Jitter)
-	if n.Distribution != "" && n.Distribution != Uniform {
-		modulus = tableSize
+	if table := n.JitterTable(); table != nil {
+		modulus = float64(len(table))
 	}
 	return n.DelayCorrelation > 0 && n.Jitter > 0 && modulus < float64(math.MaxUint32-n.DelayCorrelation.Fraction())
 }
