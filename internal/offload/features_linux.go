@@ -1,6 +1,8 @@
 package offload
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,32 +61,133 @@ func dialEthtool() (*ethtool, error) {
 
 // features reads the features of the device with that index; segments is left 0.
 func (e *ethtool) features(index int) (state, error) {
-	messages, err := e.request(unix.ETHTOOL_MSG_FEATURES_GET, netlink.Request, index, 0, func(*netlink.AttributeEncoder) {})
+	s, err := e.readFeatures(index)
 	if err != nil {
 		return state{}, fmt.Errorf("read features: %w", err)
 	}
-	if len(messages) != 1 {
-		return state{}, fmt.Errorf("read features: %d answers of the kernel, want 1", len(messages))
+	return s, nil
+}
+
+func (e *ethtool) readFeatures(index int) (state, error) {
+	names, err := e.featureNames(index)
+	if err != nil {
+		return state{}, err
+	}
+	data, err := e.get(index, unix.ETHTOOL_FLAG_COMPACT_BITSETS)
+	if err != nil {
+		return state{}, err
 	}
 	s := state{switchable: map[string]bool{}, wanted: map[string]bool{}, active: map[string]bool{}}
-	ad, err := netlink.NewAttributeDecoder(messages[0].Data)
+	ad, err := netlink.NewAttributeDecoder(data)
 	if err != nil {
-		return state{}, fmt.Errorf("read features: %w", err)
+		return state{}, err
 	}
 	for ad.Next() {
 		switch ad.Type() {
 		case unix.ETHTOOL_A_FEATURES_HW:
-			ad.Nested(bitset(s.switchable))
+			ad.Nested(bits(names, s.switchable))
 		case unix.ETHTOOL_A_FEATURES_WANTED:
-			ad.Nested(bitset(s.wanted))
+			ad.Nested(bits(names, s.wanted))
 		case unix.ETHTOOL_A_FEATURES_ACTIVE:
-			ad.Nested(bitset(s.active))
+			ad.Nested(bits(names, s.active))
+		}
+	}
+	return s, ad.Err()
+}
+
+// get is the kernel's answer about a device's features.
+func (e *ethtool) get(index int, flags uint32) ([]byte, error) {
+	messages, err := e.request(unix.ETHTOOL_MSG_FEATURES_GET, netlink.Request, index, flags, func(*netlink.AttributeEncoder) {})
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) != 1 {
+		return nil, fmt.Errorf("%d answers of the kernel, want 1", len(messages))
+	}
+	return messages[0].Data, nil
+}
+
+// bits puts the names of the bits that are set into found. A compact bit set is an
+// array of words of 32 bits in the machine's order (ethtool-netlink.rst, "Bit sets").
+func bits(names map[uint32]string, found map[string]bool) func(*netlink.AttributeDecoder) error {
+	return func(ad *netlink.AttributeDecoder) error {
+		for ad.Next() {
+			if ad.Type() != unix.ETHTOOL_A_BITSET_VALUE {
+				continue
+			}
+			words := ad.Bytes()
+			for bit, name := range names {
+				at := int(bit/32) * 4
+				if at+4 <= len(words) && binary.NativeEndian.Uint32(words[at:])&(1<<(bit%32)) != 0 {
+					found[name] = true
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// knownNames are the names of the bits, of the features that this package is about.
+// They last until the next boot.
+var knownNames atomic.Pointer[map[uint32]string]
+
+// featureNames returns knownNames, from the long form of an answer about a device when
+// it is the first time: there each bit that could be switched anywhere stands with its
+// number and name.
+func (e *ethtool) featureNames(index int) (map[uint32]string, error) {
+	if known := knownNames.Load(); known != nil {
+		return *known, nil
+	}
+	data, err := e.get(index, 0)
+	if err != nil {
+		return nil, err
+	}
+	ad, err := netlink.NewAttributeDecoder(data)
+	if err != nil {
+		return nil, err
+	}
+	names := map[uint32]string{}
+	one := func(ad *netlink.AttributeDecoder) error {
+		var number uint32
+		var name string
+		for ad.Next() {
+			switch ad.Type() {
+			case unix.ETHTOOL_A_BITSET_BIT_INDEX:
+				number = ad.Uint32()
+			case unix.ETHTOOL_A_BITSET_BIT_NAME:
+				name = ad.String()
+			}
+		}
+		if makesSuperPackets(name) {
+			names[number] = name
+		}
+		return nil
+	}
+	for ad.Next() {
+		if ad.Type() == unix.ETHTOOL_A_FEATURES_HW {
+			ad.Nested(each(unix.ETHTOOL_A_BITSET_BITS, each(unix.ETHTOOL_A_BITSET_BITS_BIT, one)))
 		}
 	}
 	if err := ad.Err(); err != nil {
-		return state{}, fmt.Errorf("read features: %w", err)
+		return nil, err
 	}
-	return s, nil
+	if len(names) == 0 {
+		return nil, errors.New("the kernel names no feature for segments")
+	}
+	knownNames.Store(&names)
+	return names, nil
+}
+
+// each applies f to every nested attribute of that type.
+func each(typ uint16, f func(*netlink.AttributeDecoder) error) func(*netlink.AttributeDecoder) error {
+	return func(ad *netlink.AttributeDecoder) error {
+		for ad.Next() {
+			if ad.Type() == typ {
+				ad.Nested(f)
+			}
+		}
+		return nil
+	}
 }
 
 // set asks for the features as they are given, and leaves the others.
@@ -131,45 +234,4 @@ func (e *ethtool) request(command uint8, how netlink.HeaderFlags, index int, fla
 		Header: genetlink.Header{Command: command, Version: 1}, // ETHTOOL_GENL_VERSION
 		Data:   data,
 	}, e.family, how)
-}
-
-// bitset puts the names of the bits that are set, of those that this package is about,
-// into found (Documentation/networking/ethtool-netlink.rst, "Bit sets").
-func bitset(found map[string]bool) func(*netlink.AttributeDecoder) error {
-	bit := func(nomask bool) func(*netlink.AttributeDecoder) error {
-		return func(ad *netlink.AttributeDecoder) error {
-			name, value := "", nomask // without a mask only what is set is listed
-			for ad.Next() {
-				switch ad.Type() {
-				case unix.ETHTOOL_A_BITSET_BIT_NAME:
-					name = ad.String()
-				case unix.ETHTOOL_A_BITSET_BIT_VALUE:
-					value = true
-				}
-			}
-			if value && makesSuperPackets(name) {
-				found[name] = true
-			}
-			return nil
-		}
-	}
-	return func(ad *netlink.AttributeDecoder) error {
-		nomask := false
-		for ad.Next() {
-			switch ad.Type() {
-			case unix.ETHTOOL_A_BITSET_NOMASK: // stands before the bits
-				nomask = true
-			case unix.ETHTOOL_A_BITSET_BITS:
-				ad.Nested(func(bits *netlink.AttributeDecoder) error {
-					for bits.Next() {
-						if bits.Type() == unix.ETHTOOL_A_BITSET_BITS_BIT {
-							bits.Nested(bit(nomask))
-						}
-					}
-					return nil
-				})
-			}
-		}
-		return nil
-	}
 }

@@ -15,10 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/google/go-cmp/cmp"
-	"github.com/mdlayher/netlink"
 
 	"netemd/internal/fault"
 	"netemd/internal/target"
@@ -42,7 +39,7 @@ func TestMain(m *testing.M) {
 var counter atomic.Int32
 
 // space makes a namespace for the test.
-func space(t *testing.T) string {
+func space(t testing.TB) string {
 	t.Helper()
 	testenv.Root(t)
 	name := fmt.Sprintf("nt-offload-%d-%d", os.Getpid(), counter.Add(1))
@@ -58,7 +55,7 @@ func space(t *testing.T) string {
 }
 
 // pair makes two namespaces with a veth pair: v0 in a, v1 in b, 10.79.0.1 and .2.
-func pair(t *testing.T) (a, b string) {
+func pair(t testing.TB) (a, b string) {
 	t.Helper()
 	a, b = space(t), space(t)
 	veth(t, namespaces.VethEnd{Namespace: a, Name: "v0", Addresses: []netip.Prefix{netip.MustParsePrefix("10.79.0.1/24")}},
@@ -66,7 +63,7 @@ func pair(t *testing.T) (a, b string) {
 	return a, b
 }
 
-func veth(t *testing.T, a, b namespaces.VethEnd) {
+func veth(t testing.TB, a, b namespaces.VethEnd) {
 	t.Helper()
 	if err := namespaces.CreateVeth(a, b); err != nil {
 		t.Fatal(err)
@@ -77,7 +74,7 @@ func veth(t *testing.T, a, b namespaces.VethEnd) {
 
 // carrier waits until the kernel tells of the device's carrier, a little later than it
 // is there.
-func carrier(t *testing.T, namespace, device string) {
+func carrier(t testing.TB, namespace, device string) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !strings.Contains(ip(t, "-n", namespace, "link", "show", device), "state UP"); {
 		if time.Now().After(end) {
@@ -97,7 +94,7 @@ func rename(t *testing.T, namespace, from, to string) {
 }
 
 // ip runs iproute2's program.
-func ip(t *testing.T, args ...string) string {
+func ip(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("ip", args...).CombinedOutput()
 	if err != nil {
@@ -121,11 +118,11 @@ func dump(t *testing.T, names ...string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, l := range links {
-			m, err := n.tool.request(unix.ETHTOOL_MSG_FEATURES_GET, netlink.Request, l.Attrs().Index, 0, func(*netlink.AttributeEncoder) {})
+			data, err := n.tool.get(l.Attrs().Index, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all[name+" "+l.Attrs().Name] = string(m[0].Data)
+			all[name+" "+l.Attrs().Name] = string(data)
 		}
 		n.close()
 		all[name] = ip(t, "-n", name, "-d", "link", "show")
