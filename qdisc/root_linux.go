@@ -46,10 +46,25 @@ type Stats struct {
 	// Queued and Backlog are the packets and bytes in it now.
 	Queued, Backlog uint32
 	// Drops counts, in a netem, packets of its loss as well as those that found the
-	// queue full.
+	// queue full; and those that ECN marked, though they pass.
 	Drops uint32
 	// Requeues counts, in a netem, packets that its reorder sent ahead.
 	Requeues, Overlimits uint32
+	// Netem is a netem's own count, nil where the kernel has none.
+	Netem *NetemStats
+}
+
+// NetemStats are what a netem did since it was made (struct tc_netem_xstats in
+// include/uapi/linux/pkt_sched.h). It came to that header, and to tc with iproute2
+// 7.1's successor, in May 2026; no kernel up to 6.18 has it.
+type NetemStats struct {
+	// Delayed, Lost, Corrupted, Duplicated and Reordered are packets. Lost counts what
+	// the loss dropped, and not what found the queue full.
+	Delayed, Lost, Corrupted, Duplicated, Reordered uint64
+	// Marked are packets that ECN marked instead of dropping them.
+	Marked uint64
+	// Failed are packets for which there was no memory.
+	Failed uint64
 }
 
 // Root reads the root qdisc of a device. The error is fs.ErrNotExist when the
@@ -89,7 +104,7 @@ func (c *Conn) Root(d Device) (State, error) {
 
 func unmarshalState(b []byte) (State, error) {
 	s := State{Handle: order.Uint32(b[8:])}
-	var options []byte
+	var options, stats []byte
 	err := eachAttr(b[tcmsgSize:], func(attr uint16, v []byte) error {
 		switch attr {
 		case attrKind:
@@ -97,10 +112,13 @@ func unmarshalState(b []byte) (State, error) {
 		case attrOptions:
 			options = v
 		case attrStats2:
-			return s.Stats.unmarshal(v)
+			stats = v
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.Stats.unmarshal(stats, s.Kind)
+	}
 	if err != nil || s.Kind != kind {
 		return s, err
 	}
@@ -108,8 +126,9 @@ func unmarshalState(b []byte) (State, error) {
 	return s, err
 }
 
-func (s *Stats) unmarshal(b []byte) error {
-	const basic, queue, packets64 = 1, 3, 8 // TCA_STATS_*
+// unmarshal reads TCA_STATS2 of a qdisc of the kind.
+func (s *Stats) unmarshal(b []byte, of string) error {
+	const basic, queue, app, packets64 = 1, 3, 4, 8 // TCA_STATS_*
 	sizes := map[uint16]int{basic: 12, queue: 20, packets64: 8}
 	return eachAttr(b, func(attr uint16, v []byte) error {
 		if len(v) < sizes[attr] {
@@ -123,7 +142,24 @@ func (s *Stats) unmarshal(b []byte) error {
 			s.Drops, s.Requeues, s.Overlimits = order.Uint32(v[8:]), order.Uint32(v[12:]), order.Uint32(v[16:])
 		case packets64:
 			s.Packets = order.Uint64(v)
+		case app:
+			if of == kind {
+				s.Netem = unmarshalNetemStats(v)
+			}
 		}
 		return nil
 	})
+}
+
+// unmarshalNetemStats reads as many counters as there are: later kernels may append
+// some, and one that had fewer is as good.
+func unmarshalNetemStats(b []byte) *NetemStats {
+	var s NetemStats
+	for _, field := range []*uint64{&s.Delayed, &s.Lost, &s.Corrupted, &s.Duplicated, &s.Reordered, &s.Marked, &s.Failed} {
+		if len(b) < 8 {
+			break
+		}
+		*field, b = order.Uint64(b), b[8:]
+	}
+	return &s
 }
