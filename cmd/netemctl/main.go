@@ -28,10 +28,14 @@ func main() {
 			if err != nil {
 				return nil, err
 			}
+			c.SSHConnection = os.Getenv("SSH_CONNECTION")
 			return c, nil
 		},
 		Command:         cli.RunCommand,
 		StaleNamespaces: cli.StaleNamespaces,
+		Namespaces:      cli.Namespaces,
+		Devices:         cli.Devices,
+		LookupHost:      cli.LookupHost,
 	})
 	stop()
 	os.Exit(code)

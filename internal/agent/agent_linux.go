@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +26,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/lab"
 	"netemd/internal/lease"
-	"netemd/internal/target"
+	"netemd/internal/offload"
 	"netemd/internal/wire"
 )
 
@@ -51,7 +50,10 @@ type Config struct {
 	StateDir string
 	// Socket is the unix socket; default StateDir/netemd.sock.
 	Socket string
-	Log    *slog.Logger
+	// Connections are the TCP connections by which the agent is controlled, which a
+	// fault may hit only when it is forced to; nil for none, as over the unix socket.
+	Connections func() []Connection
+	Log         *slog.Logger
 }
 
 // Agent is one netemd.
@@ -62,6 +64,7 @@ type Agent struct {
 	engines  map[fault.Engine]lease.Engine
 	labs     *lab.Manager
 	leases   *lease.Manager
+	offloads *offload.Keeper
 	server   *grpc.Server
 	listener net.Listener
 	stopping chan struct{}
@@ -96,14 +99,20 @@ func (a *Agent) start(ctx context.Context) error {
 	var err error
 	a.features = features(ctx)
 	a.cfg.Log.Info("kernel tried", "kernel", a.features.Kernel, "auto", a.features.Auto, "why", a.features.AutoReason)
-	if a.engines, err = newEngines(a.features, a.cfg.Log); err != nil {
+	if a.engines, err = newEngines(a.features, a.cfg.StateDir, a.cfg.Log); err != nil {
 		return err
 	}
 	if a.labs, err = a.newLabs(); err != nil {
 		return err
 	}
+	a.offloads = newOffloads(a.cfg)
+	g, err := newGuard(os.Getenv("SSH_CONNECTION"), a.cfg.Connections)
+	if err != nil {
+		return err
+	}
 	a.leases = lease.New(lease.Config{
-		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs), Resolve: a.resolve,
+		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs), Resolve: a.resolveSpec,
+		Lookup: lookup, LookupEvery: lookupEvery, Protect: g.protect, Offloads: a.offloads,
 		LookEvery: lookEvery, Log: a.cfg.Log,
 	})
 	if err := a.labs.Adopt(ctx); err != nil { // kept as broken: 'lab down' tries again
@@ -112,69 +121,15 @@ func (a *Agent) start(ctx context.Context) error {
 	if err := a.clearLeftovers(ctx); err != nil {
 		return err
 	}
+	if err := a.offloads.Repair(ctx); err != nil {
+		return fmt.Errorf("faults of an earlier agent: %w", err)
+	}
 	if a.listener, err = listen(a.cfg.Socket); err != nil {
 		return err
 	}
 	a.serve()
 	return nil
 }
-
-// choose says what auto takes on this kernel.
-func (a *Agent) choose(context.Context) (fault.Engine, string, error) {
-	if a.features.Auto == "" {
-		return "", "", fmt.Errorf("apply: this kernel (%s) can carry no packet fault ('netemctl doctor' says why): %w", a.features.Kernel, errors.ErrUnsupported)
-	}
-	return a.features.Auto, a.features.AutoReason, nil
-}
-
-// resolve finds a target that exists now.
-func (a *Agent) resolve(ctx context.Context, name string) (target.Target, error) {
-	ts, err := a.labs.Targets(ctx)
-	if err != nil {
-		return target.Target{}, err
-	}
-	for _, t := range ts {
-		if t.Name == name {
-			return t, nil
-		}
-	}
-	return target.Target{}, unknownTarget(name, ts)
-}
-
-// unknownTarget names the targets that there are, or the lab that would bring the
-// one asked for.
-func unknownTarget(name string, known []target.Target) error {
-	for _, d := range lab.Builtins() {
-		for _, t := range d.Targets {
-			if t.Name == name {
-				return hinted{
-					error: fmt.Errorf("%w %q: lab %s, which has it, is not up", target.ErrUnknown, name, d.Name),
-					hint:  "netemctl lab up " + d.Name,
-				}
-			}
-		}
-	}
-	if len(known) == 0 {
-		return hinted{
-			error: fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, lab.Builtins()[0].Name),
-			hint:  "netemctl lab up " + lab.Builtins()[0].Name,
-		}
-	}
-	names := make([]string, len(known))
-	for i, t := range known {
-		names[i] = t.Name
-	}
-	return fmt.Errorf("%w %q: known: %s", target.ErrUnknown, name, strings.Join(names, ", "))
-}
-
-// hinted is an error that knows what to do about it.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h hinted) Hint() string  { return h.hint }
-func (h hinted) Unwrap() error { return h.error }
 
 // labDown ends the faults on a lab's targets, then takes it down.
 func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {

@@ -9,6 +9,7 @@ import (
 
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/fault"
+	"netemd/internal/target"
 	"netemd/internal/wire"
 )
 
@@ -30,7 +31,10 @@ func (s faultsServer) Apply(ctx context.Context, r *netemv1.ApplyRequest) (*nete
 	if err != nil {
 		return nil, err
 	}
-	spec.Owner, spec.RequestID = owner(ctx), r.GetRequestId()
+	if _, err := parseSSH(r.GetSshConnection()); err != nil {
+		return nil, err
+	}
+	spec.Owner, spec.RequestID, spec.SSHConnection = owner(ctx), r.GetRequestId(), r.GetSshConnection()
 	return answer(s.a.leases.Apply(ctx, spec))
 }
 
@@ -63,6 +67,11 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 	cleared, err := s.a.leases.Clear(ctx, sel, clearingOwner(ctx))
 	if err != nil {
 		return nil, err
+	}
+	if d := r.GetDevice(); d != nil && len(cleared) == 0 { // a device that went may still have had faults
+		if _, err := target.Resolve(ctx, target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}, nil); err != nil {
+			return nil, err
+		}
 	}
 	return &netemv1.ClearResponse{Cleared: wire.Faults(cleared)}, nil
 }

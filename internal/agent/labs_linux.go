@@ -10,6 +10,7 @@ import (
 
 	"netemd/internal/fault"
 	"netemd/internal/lab"
+	"netemd/internal/offload"
 	"netemd/internal/prober"
 	"netemd/internal/target"
 	"netemd/probe"
@@ -28,6 +29,11 @@ func (a *Agent) newLabs() (*lab.Manager, error) {
 		cfg.NewDevice = e.Neutral
 	}
 	return lab.New(cfg)
+}
+
+// newOffloads keeps what has to be switched back in the state folder.
+func newOffloads(cfg Config) *offload.Keeper {
+	return offload.New(filepath.Join(cfg.StateDir, "offload"))
 }
 
 // measure runs a probe against a target, with the kernel's evidence.
@@ -111,5 +117,5 @@ func Cleanup(ctx context.Context, cfg Config) ([]string, error) {
 	if st, err := os.Lstat(cfg.Socket); err == nil && st.Mode().Type() == os.ModeSocket {
 		removed = append(removed, "socket "+cfg.Socket)
 	}
-	return removed, errors.Join(labs.Cleanup(ctx), labs.Close(), removeSocket(cfg.Socket), removeStateDir(cfg, lock))
+	return removed, errors.Join(labs.Cleanup(ctx), labs.Close(), newOffloads(cfg).Repair(ctx), removeSocket(cfg.Socket), removeStateDir(cfg, lock))
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -97,13 +99,46 @@ func ended(cmd *exec.Cmd, err error) (int, error) {
 }
 
 // StaleNamespaces lists the files in /run/netns that are no namespace.
-func StaleNamespaces() ([]string, error) {
+func StaleNamespaces() ([]string, error) { return namespacesThat(true) }
+
+// Namespaces lists the named network namespaces.
+func Namespaces() ([]string, error) { return namespacesThat(false) }
+
+func namespacesThat(stale bool) ([]string, error) {
 	entries, err := namespaces.List()
-	var stale []string
+	var names []string
 	for _, e := range entries {
-		if e.Stale {
-			stale = append(stale, e.Name)
+		if e.Stale == stale {
+			names = append(names, e.Name)
 		}
 	}
-	return stale, err
+	return names, err
+}
+
+// Devices lists the network devices of a named namespace, which needs root, or of the
+// process's own if that is empty.
+func Devices(namespace string) ([]string, error) {
+	var names []string
+	list := func() error {
+		interfaces, err := net.Interfaces()
+		for _, i := range interfaces {
+			names = append(names, i.Name)
+		}
+		return err
+	}
+	if namespace == "" {
+		err := list()
+		return names, err
+	}
+	n, err := namespaces.Open(namespace)
+	if err != nil {
+		return nil, err
+	}
+	err = n.Do(context.Background(), list)
+	return names, errors.Join(err, n.Close())
+}
+
+// LookupHost returns all addresses of a host, of both families.
+func LookupHost(ctx context.Context, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }

@@ -37,17 +37,22 @@ or no packet matched it.`,
 	}
 	cmd.Flags().StringVar(&f.target, "target", "", "`NAME` of the target; required")
 	a.completeTargets(cmd)
-	i := bind(cmd, &f.patch)
+	i := bind(cmd, &f.asked)
 	i.all()
 	i.common()
-	a.wayFlags(cmd, &f.direction, &f.engine)
+	i.done(true)
+	one(cmd, &f.way, "direction", "packets that go to the target, that come from it, or both", way(fault.To), way(fault.From), way(fault.Both))
+	engineFlag(cmd, &f.engine)
 	calls.add(cmd.Flags())
 	cmd.Flags().StringVar(&out, "out", "", "write result.json, report.html and samples.jsonl to this `DIR`")
 	cmd.RunE = a.do(func(cmd *cobra.Command, _ []string) error {
-		if f.patch == (qdisc.Patch{}) || f.patch == (qdisc.Patch{Seed: f.patch.Seed, Limit: f.patch.Limit}) {
+		if !f.impairs() {
 			f.patch.Loss = new(compareLoss)
 		}
-		spec, err := f.spec()
+		if f.target == "" {
+			return errNoTarget
+		}
+		spec, err := f.spec(a, cmd)
 		if err != nil {
 			return err
 		}

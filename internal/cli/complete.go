@@ -52,6 +52,19 @@ func (a *app) targetNames(ctx context.Context) []string {
 	return names
 }
 
+// completeDevices completes --dev with the devices of the machine, or of the namespace
+// that stands before it on the command line, and --netns.
+func (a *app) completeDevices(cmd *cobra.Command, namespace *string) {
+	_ = cmd.RegisterFlagCompletionFunc("dev", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		names, _ := a.env.Devices(*namespace)
+		return beginning(names, typed), cobra.ShellCompDirectiveNoFileComp
+	})
+	_ = cmd.RegisterFlagCompletionFunc("netns", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		names, _ := a.env.Namespaces()
+		return beginning(names, typed), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
 // completeFaults completes a fault's id.
 func (a *app) completeFaults(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {

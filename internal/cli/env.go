@@ -11,6 +11,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/lab"
 	"netemd/internal/target"
+	"netemd/internal/verify"
 	"netemd/qdisc"
 )
 
@@ -34,6 +35,12 @@ type Env struct {
 	Command func(ctx context.Context, c Command) (exitCode int, err error)
 	// StaleNamespaces lists files in /run/netns that are no namespace.
 	StaleNamespaces func() ([]string, error)
+	// Namespaces lists the named network namespaces, and Devices the network devices
+	// in one of them, which needs root, or in netemctl's own if that is empty.
+	Namespaces func() ([]string, error)
+	Devices    func(namespace string) ([]string, error)
+	// LookupHost returns all addresses of a host.
+	LookupHost target.Lookup
 }
 
 // Command is a process that netemctl runs for the user, with its own standard
@@ -66,6 +73,7 @@ type FaultStore interface {
 	Change(ctx context.Context, id string, p qdisc.Patch) (fault.Fault, error)
 	List(ctx context.Context) ([]fault.Fault, error)
 	Watch(ctx context.Context, event func(fault.Event)) error
+	Verify(ctx context.Context, id string, o verify.Options, progress func(sent, packets int)) (verify.Result, error)
 }
 
 // TargetStore knows the targets.

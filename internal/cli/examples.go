@@ -19,11 +19,12 @@ netemctl clear --all`,
 netemctl loss 20% --target pg
 netemctl loss 5% --loss-correlation 25% --target pg --ttl 1m
 netemctl loss 20% --target pg --direction both -- go test ./...
-netemctl loss 20% --target pg --dry-run   # the plan, and the same in tc's words`,
+netemctl loss 1% --dev eth0 --protocol tcp --port 5432 --dst db.example --dry-run`,
 	"delay": `
 netemctl delay 100ms --target pg
 netemctl delay 100ms --jitter 20ms --distribution normal --target pg
-netemctl delay 50ms --direction both --target pg   # 100 ms more a round trip`,
+netemctl delay 50ms --direction both --target pg
+netemctl delay 100ms --expect-rate 1gbit --dev v0 --netns blue --port 80,8000-8100`,
 	"reorder": `
 netemctl reorder 25% --delay 10ms --target pg
 netemctl reorder 25% --delay 10ms --gap 5 --target pg   # every fifth at most`,
@@ -33,12 +34,18 @@ netemctl duplicate 1% --target pg --direction from   # the answers`,
 	"corrupt": `
 netemctl corrupt 0.1% --target pg
 netemctl corrupt 0.1% --target pg --engine ebpf`,
+	"rate": `
+netemctl rate 10mbit --target pg --queue 200ms
+netemctl rate 1MBps --dev v0 --netns blue --direction ingress`,
 	"partition": `
 netemctl partition --target pg --ttl 30s
-netemctl partition --target pg --direction from   # requests arrive, answers do not`,
+netemctl partition --target pg --direction from   # requests arrive, answers do not
+netemctl partition --dev v0 --dst 192.0.2.0/24 --exclude-port 22`,
 	"apply": `
 netemctl apply --target pg --loss 5% --delay 50ms --jitter 10ms
-netemctl apply --target pg --delay 50ms --duplicate 1% -- ./client`,
+netemctl apply --target pg --loss-gemodel 1%,10% --verify
+netemctl apply --target pg --tc "delay 100ms 20ms loss 5%"
+netemctl apply --dev v0 --delay 50ms --duplicate 1% --offload off -- ./client`,
 
 	"toxic": `
 netemctl toxic latency --latency 300ms --target pg
@@ -67,7 +74,8 @@ netemctl toxic down --target pg -- ./client`,
 
 	"change": `
 netemctl change kqv1 --loss 5%
-netemctl change kqv1 --loss 5% --delay 0ms   # and no delay any more`,
+netemctl change kqv1 --loss 5% --delay 0ms   # and no delay any more
+netemctl change kqv1 --tc "loss 5%"          # the delay stays`,
 	"list": `
 netemctl list
 netemctl list -o jsonl   # one object a line`,
@@ -80,7 +88,14 @@ netemctl renew kqv1 --ttl 1h`,
 	"clear": `
 netemctl clear kqv1
 netemctl clear --target pg
+netemctl clear --dev v0 --netns blue
 netemctl clear --all`,
+	"stats": `
+netemctl stats
+netemctl stats kqv1 -o json`,
+	"verify": `
+netemctl verify kqv1
+netemctl verify kqv1 -n 100000 --rate 5000 --timeout 1m`,
 	"watch": `
 netemctl watch
 netemctl watch -o jsonl`,

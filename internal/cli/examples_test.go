@@ -69,7 +69,7 @@ func TestExamples(t *testing.T) {
 func understood(path, line string) error {
 	line, _, _ = strings.Cut(line, "#")
 	line, _, _ = strings.Cut(line, " > ")
-	args := strings.Fields(line)
+	args := shellWords(line)
 	if args[0] == "sudo" {
 		args = args[1:]
 	}
@@ -90,7 +90,7 @@ func understood(path, line string) error {
 	if own := cmd.Flags().Args(); cmd.HasSubCommands() && len(own) > 0 {
 		return unknownCommand(cmd, own[0])
 	}
-	if cmd.Flags().Lookup("target") != nil && cmd.Name() != "clear" && !cmd.Flags().Changed("target") {
+	if cmd.Flags().Lookup("target") != nil && cmd.Name() != "clear" && !cmd.Flags().Changed("target") && !cmd.Flags().Changed("dev") {
 		return errNoTarget
 	}
 	return cmd.ValidateArgs(cmd.Flags().Args())

@@ -89,6 +89,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.As(err, &usage), errors.Is(err, qdisc.ErrInvalid), errors.Is(err, probe.ErrRequest):
 		return exitUsage
+	case errors.Is(err, errFailed):
+		return exitFailed
 	case errors.Is(err, errInconclusive):
 		return exitInconclusive
 	case errors.Is(err, client.ErrUnreachable):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/lab"
 	"netemd/internal/target"
+	"netemd/internal/verify"
 	"netemd/probe"
 	"netemd/qdisc"
 )
@@ -34,6 +36,10 @@ type fakeAgent struct {
 	matched uint64
 	// state, when set, is what a look finds every fault in.
 	state fault.State
+	// verdict is what a verification comes to; empty is Pass.
+	verdict verify.Verdict
+	// missing are the counters that this engine does not have.
+	missing []string
 	// during is called while a probe runs.
 	during func()
 	err    error
@@ -63,7 +69,7 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 	if a.err != nil {
 		return fault.Fault{}, a.err
 	}
-	if s.Target != "pg" {
+	if s.Selector == nil && s.Target != "pg" {
 		return fault.Fault{}, fmt.Errorf("%w %q, known: pg", target.ErrUnknown, s.Target)
 	}
 	if s.TTL == 0 {
@@ -74,6 +80,12 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 	f := fault.Fault{
 		ID: fmt.Sprintf("f%d", a.next), Spec: s, State: fault.Active, Engine: fault.EBPF, EngineReason: "this kernel has no sch_netem",
 		Placement: []string{"egress of server in netem-pg-wire"}, Applied: noon, Expires: noon.Add(s.TTL),
+	}
+	if s.Selector != nil {
+		f.Placement = []string{target.Place{Namespace: s.Selector.Namespace, Device: s.Selector.Device, Hook: target.Egress}.String()}
+	}
+	if s.Offload != "" {
+		f.Offloads = []fault.Offload{{Device: "v0", Before: []string{"tx-tcp-segmentation", "rx-gro"}, Off: []string{"rx-gro"}}}
 	}
 	if s.Toxics != nil {
 		f.Engine, f.EngineReason, f.Placement = fault.Stream, "a toxic", []string{"proxy 10.77.0.2:15432 in netem-pg-server"}
@@ -106,6 +118,7 @@ func (a *fakeAgent) Get(_ context.Context, id string) (fault.Fault, error) {
 	}
 	if got.Spec.Packet != nil {
 		got.Counters = fault.Counters{Seen: a.matched, Lost: a.matched / 5}
+		got.CountersMissing = a.missing
 	}
 	return got, nil
 }
@@ -150,7 +163,8 @@ func (a *fakeAgent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault,
 	}
 	var kept, gone []fault.Fault
 	for _, f := range a.faults {
-		if s.All || f.ID == s.ID || f.Spec.Target == s.Target {
+		device := s.Device != "" && f.Spec.Selector != nil && f.Spec.Selector.Name() == s.Device
+		if s.All || f.ID == s.ID || s.Target != "" && f.Spec.Target == s.Target || device {
 			gone = append(gone, f)
 			a.cleared = append(a.cleared, f.ID)
 			continue
@@ -167,6 +181,45 @@ func (a *fakeAgent) Watch(ctx context.Context, event func(fault.Event)) error {
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// Verify finds the loss that the counters say.
+func (a *fakeAgent) Verify(ctx context.Context, id string, o verify.Options, progress func(sent, packets int)) (verify.Result, error) {
+	f, err := a.Get(ctx, id)
+	if err != nil {
+		return verify.Result{}, err
+	}
+	o = o.Normalize()
+	progress(o.Packets/2, o.Packets)
+	if a.during != nil {
+		a.during()
+	}
+	if ctx.Err() != nil {
+		return verify.Result{}, context.Cause(ctx)
+	}
+	r := verify.Result{Fault: id, Verdict: a.verdict, Reason: "every number is as asked"}
+	if r.Verdict == "" {
+		r.Verdict = verify.Pass
+	}
+	if r.Verdict != verify.Pass {
+		r.Reason = "the queue overflowed"
+	}
+	lost := float64(f.Counters.Lost) / float64(f.Counters.Seen) * 100
+	p := verify.PlaceResult{
+		Placement: f.Placement[0], Path: "from netem-pg-client to eth0 in netem-pg-server", Packet: "tcp to 10.77.0.2 port 5432, 256 bytes",
+		Asked: f.Spec.Packet.String(), Verdict: r.Verdict, Sent: o.Packets, Received: o.Packets * 4 / 5, RatePacketsPerSecond: float64(o.Rate),
+		Checks: []verify.Check{
+			{Name: "loss_percent", Asked: new(float64(f.Spec.Packet.Loss)), Measured: &lost, Low: new(18.71), High: new(21.3266), ConfidencePercent: 99.9, Verdict: r.Verdict},
+			{Name: "delay_p50_ms", Asked: new(0.0), Measured: new(0.0312), High: new(1.5), ConfidencePercent: 99.9, Verdict: verify.Pass, Note: "one-sided"},
+			{Name: "rate_bit_per_second", Measured: new(12345678.9), Verdict: verify.Inconclusive},
+		},
+		Notes: []string{"the machine was busy"},
+	}
+	if r.Verdict == verify.Fail {
+		p.Overflow = new(uint64(17))
+	}
+	r.Places = []verify.PlaceResult{p}
+	return r, nil
 }
 
 func (a *fakeAgent) Targets(context.Context) ([]target.Target, error) {
@@ -309,5 +362,30 @@ func (w *world) run(ctx context.Context, args ...string) int {
 			return w.code, nil
 		},
 		StaleNamespaces: func() ([]string, error) { return w.stale, nil },
+		Namespaces:      func() ([]string, error) { return []string{"blue", "green"}, nil },
+		Devices: func(namespace string) ([]string, error) {
+			return map[string][]string{"": {"lo", "eth0"}, "blue": {"lo", "v0"}}[namespace], nil
+		},
+		LookupHost: func(_ context.Context, host string) ([]netip.Addr, error) {
+			if host != "db.example" {
+				return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+			}
+			return []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("2001:db8::10")}, nil
+		},
 	})
+}
+
+// shellWords cuts a line as a shell does that only knows double quotes.
+func shellWords(line string) []string {
+	quoted := false
+	words := strings.FieldsFunc(line, func(r rune) bool {
+		if r == '"' {
+			quoted = !quoted
+		}
+		return r == ' ' && !quoted
+	})
+	for i, w := range words {
+		words[i] = strings.ReplaceAll(w, `"`, "")
+	}
+	return words
 }

@@ -11,33 +11,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"netemd/internal/fault"
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
 func (a *app) change() *cobra.Command {
-	var patch qdisc.Patch
+	var want asked
 	cmd := &cobra.Command{
 		Use: "change ID [flags]", Short: "Change a packet fault in place",
 		Long: `Change a packet fault in place, in one replace that loses nothing. What is not
-named stays as it is; 0 takes an impairment away.`,
+named stays as it is, with --tc too; 0 takes an impairment away. A loss, --loss-state
+and --loss-gemodel replace each other.`,
 		Args: arguments(1, "ID --loss 5%"), DisableFlagsInUseLine: true, ValidArgsFunction: a.completeFaults,
 	}
-	i := bind(cmd, &patch)
+	i := bind(cmd, &want)
 	i.all()
 	i.common()
+	i.done(true)
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
-		if patch == (qdisc.Patch{}) {
+		if !want.says() {
 			return hinted{usageError{errors.New("change: nothing to change")}, "name what, such as --loss 5%"}
-		}
-		if err := patch.Validate(); err != nil {
-			return err
 		}
 		agent, err := a.dial()
 		if err != nil {
 			return err
 		}
 		defer agent.Close()
-		if err := leavesSomething(cmd.Context(), agent, args[0], patch); err != nil {
+		patch, err := a.changes(cmd.Context(), agent, args[0], want)
+		if err != nil {
 			return err
 		}
 		f, err := agent.Change(cmd.Context(), args[0], patch)
@@ -50,16 +51,28 @@ named stays as it is; 0 takes an impairment away.`,
 	return cmd
 }
 
-// leavesSomething refuses a change that would take away all that a fault does. What
-// cannot be known here, the agent decides.
-func leavesSomething(ctx context.Context, agent Agent, id string, patch qdisc.Patch) error {
+// changes is what has to change in a fault. It refuses to take away all that the
+// fault does. What cannot be known here, the agent decides.
+func (a *app) changes(ctx context.Context, agent Agent, id string, want asked) (qdisc.Patch, error) {
+	var base qdisc.Netem
 	f, err := agent.Get(ctx, id)
-	if err != nil || f.Spec.Packet == nil || !patch.Apply(*f.Spec.Packet).IsZero() {
-		return nil
+	known := err == nil && f.Spec.Packet != nil
+	if known {
+		base = *f.Spec.Packet
 	}
-	return hinted{
-		usageError{fmt.Errorf("change %s: nothing would be left of %s", id, f.Spec.Packet)}, "take it away: netemctl clear " + id,
+	patch, notes, err := want.resolve(base)
+	switch {
+	case err != nil && (known || !errors.Is(err, errNothingToSize)):
+		return patch, err
+	case known && patch.Apply(base).IsZero():
+		return patch, hinted{
+			usageError{fmt.Errorf("change %s: nothing would be left of %s", id, base)}, "take it away: netemctl clear " + id,
+		}
 	}
+	for _, n := range notes {
+		a.say("%s", n)
+	}
+	return patch, nil
 }
 
 func (a *app) list() *cobra.Command {
@@ -93,11 +106,9 @@ func (a *app) emitFaults(kind string, fs []fault.Fault, none string) error {
 		}
 		t := table{head: []string{"ID", "TARGET", "STATE", "ENGINE", "FAULT", "SEEN", "LOST", "ENDS"}, right: map[int]bool{5: true, 6: true}}
 		for _, f := range fs {
-			seen, lost := "-", "-"
-			if f.Spec.Packet != nil {
-				seen, lost = fmt.Sprint(f.Counters.Seen), fmt.Sprint(f.Counters.Lost)
-			}
-			t.add(s.bold(f.ID), f.Spec.Target, paintState(s, f.State), string(f.Engine), words(f.Spec), seen, lost, ends(f, now))
+			v := viewStats(f)
+			seen, lost := countText(v.Seen), countText(v.Lost)
+			t.add(s.bold(f.ID), subject(f.Spec), paintState(s, f.State), string(f.Engine), words(f.Spec), seen, lost, ends(f, now))
 		}
 		t.write(w, s)
 	}})
@@ -135,31 +146,38 @@ func (a *app) renew() *cobra.Command {
 }
 
 func (a *app) clear() *cobra.Command {
-	var target string
+	var name string
+	var spot target.Selector
 	var all bool
 	cmd := &cobra.Command{
-		Use: "clear ID | clear --target NAME | clear --all", Short: "Take faults away", DisableFlagsInUseLine: true,
-		Long:              "Take faults away: one by its id, all of a target, or all. Clearing what is not there is no error.",
+		Use: "clear ID | clear --target NAME | clear --dev DEV [--netns NAME] | clear --all", Short: "Take faults away", DisableFlagsInUseLine: true,
+		Long:              "Take faults away: one by its id, all of a target or a device, or all. Clearing what is not there is no error.",
 		ValidArgsFunction: a.completeFaults,
 	}
-	cmd.Flags().StringVar(&target, "target", "", "clear all faults of the target `NAME`")
+	cmd.Flags().StringVar(&name, "target", "", "clear all faults of the target `NAME`")
+	a.deviceFlags(cmd, &spot, "clear all faults that were aimed at the device `DEV`")
 	cmd.Flags().BoolVar(&all, "all", false, "clear all faults")
 	a.completeTargets(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		given := len(args)
-		if target != "" {
-			given++
+		for _, is := range []bool{name != "", spot.Device != "", all} {
+			if is {
+				given++
+			}
 		}
-		if all {
-			given++
-		}
-		if given != 1 {
-			return hinted{errors.New("clear: want exactly one of ID, --target NAME and --all"), "list them with: netemctl list"}
+		switch {
+		case given != 1:
+			return hinted{errors.New("clear: want exactly one of ID, --target NAME, --dev DEV and --all"), "list them with: netemctl list"}
+		case spot.Namespace != "" && spot.Device == "":
+			return errors.New("clear: --netns needs --dev")
 		}
 		return nil
 	}
 	cmd.RunE = a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
-		what := fault.Selector{Target: target, All: all}
+		what := fault.Selector{Target: name, All: all}
+		if spot.Device != "" {
+			what.Device = spot.Name()
+		}
 		if len(args) == 1 {
 			what.ID = args[0]
 		}

@@ -10,77 +10,53 @@ import (
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
 	"netemd/internal/report"
+	"netemd/internal/verify"
 	"netemd/qdisc"
 )
 
 // faultView is a fault as JSON. Field names carry units. A stream fault has no
 // direction but its toxics' own, and no counters.
 type faultView struct {
-	ID           string               `json:"id"`
-	Target       string               `json:"target"`
-	State        fault.State          `json:"state"`
-	Engine       fault.Engine         `json:"engine"`
-	EngineReason string               `json:"engine_reason"`
-	Direction    fault.Direction      `json:"direction"`
-	Summary      string               `json:"summary"`
-	Owner        string               `json:"owner"`
-	*packetView                       // null for a stream fault
-	Toxics       []toxicView          `json:"toxics,omitempty"`
-	Placement    []string             `json:"placement"`
-	Applied      time.Time            `json:"applied"`
-	Expires      time.Time            `json:"expires"`
-	RemainingS   float64              `json:"remaining_s"`
-	TTLNS        int64                `json:"ttl_ns"`
-	Warnings     []string             `json:"warnings"`
-	Counters     *experiment.Counters `json:"counters"`
+	ID           string          `json:"id"`
+	Target       string          `json:"target"`
+	State        fault.State     `json:"state"`
+	Engine       fault.Engine    `json:"engine"`
+	EngineReason string          `json:"engine_reason"`
+	Direction    fault.Direction `json:"direction"`
+	Summary      string          `json:"summary"`
+	Owner        string          `json:"owner"`
+	*packetView                  // null for a stream fault
+	*trafficView                 // null for a target with a name
+	Toxics       []toxicView     `json:"toxics,omitempty"`
+	Placement    []string        `json:"placement"`
+	// Forced are the protections that were lifted. Offload is "off" where segmentation
+	// offload was switched off, and Offloads what the devices of the path do.
+	Forced     []string             `json:"force,omitempty"`
+	Offload    string               `json:"offload,omitempty"`
+	Offloads   []offloadView        `json:"offloads"`
+	Applied    time.Time            `json:"applied"`
+	Expires    time.Time            `json:"expires"`
+	RemainingS float64              `json:"remaining_s"`
+	TTLNS      int64                `json:"ttl_ns"`
+	Warnings   []string             `json:"warnings"`
+	Counters   *experiment.Counters `json:"counters"`
 	// NotCounted names the counters that the engine cannot give, 0 for that reason.
 	NotCounted   []string `json:"counters_missing"`
 	MeasuredLoss *float64 `json:"measured_loss_percent,omitempty"`
-}
-
-// packetView is an impairment as JSON: every field, also what is 0.
-type packetView struct {
-	LossPercent                 float64 `json:"loss_percent"`
-	LossCorrelationPercent      float64 `json:"loss_correlation_percent"`
-	DelayNS                     int64   `json:"delay_ns"`
-	JitterNS                    int64   `json:"jitter_ns"`
-	DelayCorrelationPercent     float64 `json:"delay_correlation_percent"`
-	Distribution                string  `json:"distribution"`
-	ReorderPercent              float64 `json:"reorder_percent"`
-	ReorderCorrelationPercent   float64 `json:"reorder_correlation_percent"`
-	GapPackets                  uint32  `json:"gap_packets"`
-	DuplicatePercent            float64 `json:"duplicate_percent"`
-	DuplicateCorrelationPercent float64 `json:"duplicate_correlation_percent"`
-	CorruptPercent              float64 `json:"corrupt_percent"`
-	CorruptCorrelationPercent   float64 `json:"corrupt_correlation_percent"`
-	LimitPackets                uint32  `json:"limit_packets"`
-	Seed                        uint64  `json:"seed"`
-}
-
-func viewPacket(n qdisc.Netem) *packetView {
-	n = n.Normalize()
-	shape := n.Distribution
-	if shape == "" {
-		shape = qdisc.Uniform
-	}
-	return &packetView{
-		LossPercent: float64(n.Loss), LossCorrelationPercent: float64(n.LossCorrelation),
-		DelayNS: int64(n.Delay), JitterNS: int64(n.Jitter), DelayCorrelationPercent: float64(n.DelayCorrelation),
-		Distribution:   string(shape),
-		ReorderPercent: float64(n.Reorder), ReorderCorrelationPercent: float64(n.ReorderCorrelation), GapPackets: n.Gap,
-		DuplicatePercent: float64(n.Duplicate), DuplicateCorrelationPercent: float64(n.DuplicateCorrelation),
-		CorruptPercent: float64(n.Corrupt), CorruptCorrelationPercent: float64(n.CorruptCorrelation),
-		LimitPackets: n.Limit, Seed: n.Seed,
-	}
+	// Verification is that of apply --verify.
+	Verification *verify.Result `json:"verification,omitempty"`
 }
 
 func viewFault(f fault.Fault, now time.Time) faultView {
 	v := faultView{
-		ID: f.ID, Target: f.Spec.Target, State: f.State, Engine: f.Engine, EngineReason: f.EngineReason,
+		ID: f.ID, Target: subject(f.Spec), State: f.State, Engine: f.Engine, EngineReason: f.EngineReason,
 		Summary: words(f.Spec), Owner: f.Spec.Owner, Placement: list(f.Placement), Applied: f.Applied, Expires: f.Expires,
 		RemainingS: math.Round(max(0, f.Expires.Sub(now).Seconds())*10) / 10,
 		TTLNS:      int64(f.Spec.TTL), Warnings: list(f.Warnings),
-		NotCounted: list(f.CountersMissing),
+		NotCounted: list(f.CountersMissing), Forced: f.Spec.Force, Offload: f.Spec.Offload, Offloads: viewOffloads(f.Offloads),
+	}
+	if f.Spec.Selector != nil {
+		v.trafficView = viewTraffic(*f.Spec.Selector)
 	}
 	if p := f.Spec.Packet; p != nil {
 		v.packetView = viewPacket(*p)
@@ -125,9 +101,20 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 		rows := [][2]string{
 			{"engine", string(f.Engine) + because(f.EngineReason)},
 			{"placement", strings.Join(f.Placement, "; ")},
-			{"owner", f.Spec.Owner},
-			{"ends", ends(f, now)},
 		}
+		if f.Spec.Selector != nil {
+			rows = append(rows, [2]string{"match", traffic(*f.Spec.Selector)})
+		}
+		if p := f.Spec.Packet; p != nil {
+			rows = append(rows, [2]string{"impairment", p.Normalize().String()})
+		}
+		for _, o := range f.Offloads {
+			rows = append(rows, [2]string{"offload", offloadText(o)})
+		}
+		rows = append(rows,
+			[2]string{"forced", strings.Join(f.Spec.Force, ", ")},
+			[2]string{"owner", f.Spec.Owner},
+			[2]string{"ends", ends(f, now)})
 		if f.Counters != (fault.Counters{}) {
 			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
 		}

@@ -12,15 +12,19 @@ import (
 
 // packetFlags are the flags of every command that makes a packet fault.
 type packetFlags struct {
-	target    string
-	direction fault.Direction
-	engine    fault.Engine
-	ttl       time.Duration
-	dryRun    bool
-	patch     qdisc.Patch
+	asked
+	spot
+	engine  fault.Engine
+	force   []string
+	offload string
+	ttl     time.Duration
+	handling
 }
 
-const dashUse = " --target NAME [flags] [-- CMD...]"
+const (
+	dashUse   = " --target NAME [flags] [-- CMD...]"
+	packetUse = " --target NAME | --dev DEV [flags] [-- CMD...]"
+)
 
 // packetCommand makes a command for one impairment. parse reads its argument into
 // the patch; nil means that it takes none.
@@ -32,7 +36,7 @@ func (a *app) packetCommand(
 	if argument != "" {
 		use, count = name+" "+argument, 1
 	}
-	cmd := &cobra.Command{Use: use + dashUse, Short: short, Long: long, DisableFlagsInUseLine: true}
+	cmd := &cobra.Command{Use: use + packetUse, Short: short, Long: long, DisableFlagsInUseLine: true}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := a.argumentsAndCommand(count, form(cmd))(cmd, args); err != nil {
 			return err
@@ -45,25 +49,36 @@ func (a *app) packetCommand(
 	if count == 1 {
 		a.positional[cmd] = func(s string) error { return parse(&qdisc.Patch{}, s) }
 	}
-	i := bind(cmd, &f.patch)
+	i := bind(cmd, &f.asked)
 	flags(i)
 	i.common()
+	i.done(name == "apply")
 	a.spotFlags(cmd, &f.target, &f.ttl, &f.dryRun)
-	a.wayFlags(cmd, &f.direction, &f.engine)
+	a.trafficFlags(cmd, &f.spot)
+	engineFlag(cmd, &f.engine)
+	safetyFlags(cmd, &f.force, &f.offload)
+	cmd.Flags().BoolVar(&f.verify, "verify", false, "send packets through the fault and compare, as 'netemctl verify' does")
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
-		spec, err := f.spec()
+		if f.verify && f.dryRun {
+			return usageError{errors.New("want one of --verify and --dry-run, not both")}
+		}
+		spec, err := f.spec(a, cmd)
 		if err != nil {
 			return err
 		}
-		return a.runFault(cmd, spec, f.dryRun, dashed(cmd, args))
+		return a.runFault(cmd, spec, f.handling, dashed(cmd, args))
 	})
 	return cmd
 }
 
 // spotFlags are the flags of every fault.
 func (a *app) spotFlags(cmd *cobra.Command, target *string, ttl *time.Duration, dryRun *bool) {
-	cmd.Flags().StringVar(target, "target", "", "`NAME` of the target; required")
+	usage := "`NAME` of the target; required"
+	if dryRun != nil {
+		usage = "`NAME` of the target"
+	}
+	cmd.Flags().StringVar(target, "target", "", usage)
 	a.completeTargets(cmd)
 	cmd.Flags().Var(typed(ttl, "TIME", positive, nil), "ttl", "end the fault by itself after this time (default 10m; with -- CMD when CMD ends)")
 	if dryRun != nil {
@@ -71,22 +86,26 @@ func (a *app) spotFlags(cmd *cobra.Command, target *string, ttl *time.Duration, 
 	}
 }
 
-// wayFlags are the flags of packet faults.
-func (a *app) wayFlags(cmd *cobra.Command, direction *fault.Direction, engine *fault.Engine) {
-	*direction, *engine = fault.To, fault.Auto
-	one(cmd, direction, "direction", "packets that go to the target, that come from it, or both", fault.To, fault.From, fault.Both)
+func engineFlag(cmd *cobra.Command, engine *fault.Engine) {
+	*engine = fault.Auto
 	one(cmd, engine, "engine", "what carries the fault out; auto takes netem where the kernel has it", fault.Auto, fault.Netem, fault.EBPF)
 }
 
-func (f packetFlags) spec() (fault.Spec, error) {
-	if f.target == "" {
-		return fault.Spec{}, errNoTarget
+// spec is the fault that is asked for. It tells how the queue was sized.
+func (f *packetFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
+	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, TTL: f.ttl}
+	if err := f.fill(cmd, &spec); err != nil {
+		return spec, err
 	}
-	if err := f.patch.Validate(); err != nil {
-		return fault.Spec{}, err
+	patch, notes, err := f.resolve(qdisc.Netem{})
+	if err != nil {
+		return spec, err
 	}
-	n := f.patch.Apply(qdisc.Netem{})
-	spec := fault.Spec{Target: f.target, Direction: f.direction, Engine: f.engine, Packet: &n, TTL: f.ttl}
+	for _, n := range notes {
+		a.say("%s", n)
+	}
+	n := patch.Apply(qdisc.Netem{})
+	spec.Packet = &n
 	return spec, spec.Validate()
 }
 
@@ -146,14 +165,29 @@ client sees a loss.`,
 		setPercent("corrupt", func(p *qdisc.Patch) **qdisc.Percent { return &p.Corrupt }), impairment.corruptRest)
 }
 
+func (a *app) rate() *cobra.Command {
+	return a.packetCommand("rate", "RATE", "Let packets leave at a rate",
+		`Let packets leave at a rate, such as 10mbit (bits) or 1MBps (bytes). What comes
+faster waits, at most 1s or what --queue says, and is dropped beyond that.`,
+		func(p *qdisc.Patch, s string) error {
+			r, err := qdisc.ParseRate(s)
+			if err != nil {
+				return named("rate", err, s)
+			}
+			p.Rate = &r
+			return nil
+		}, impairment.rateRest)
+}
+
 func (a *app) partition() *cobra.Command {
 	cmd := a.packetCommand("partition", "", "Drop every packet", `Drop every packet: "loss 100%".`, nil,
-		func(i impairment) { all := qdisc.Percent(100); i.patch.Loss = &all })
+		func(i impairment) { all := qdisc.Percent(100); i.asked.patch.Loss = &all })
 	return cmd
 }
 
 func (a *app) apply() *cobra.Command {
 	return a.packetCommand("apply", "", "Several impairments at once",
-		"Several impairments at once, as one fault.",
+		`Several impairments at once, as one fault. --tc takes netem's own syntax; what it
+does not name, the limit too, is as it would be without it, not tc's default.`,
 		nil, impairment.all)
 }

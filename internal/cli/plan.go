@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,32 +23,36 @@ const placeSeparator = "; "
 type planView struct {
 	Engine fault.Engine `json:"engine"`
 	// Placement is one phrase for each place, joined by "; ".
-	Placement  string          `json:"placement"`
-	Direction  fault.Direction `json:"direction"`
-	Operations []operation     `json:"operations"`
-	Warnings   []string        `json:"warnings"`
+	Placement string          `json:"placement"`
+	Direction fault.Direction `json:"direction"`
+	// Match says which packets are meant at each place.
+	Match      string      `json:"match"`
+	Operations []operation `json:"operations"`
+	Warnings   []string    `json:"warnings"`
 }
 
 // operation is one thing that would be done to one device.
 type operation struct {
 	// TCX says what the ebpf engine would do; TC is then the same fault in tc's words.
 	TCX string `json:"tcx,omitempty"`
+	// Before are commands of ip that a person would type before TC.
+	Before []string `json:"before,omitempty"`
 	// TC is what a person would type in the namespace Netns.
 	TC string `json:"tc"`
-	// OptionsHex is the payload of TCA_OPTIONS: struct tc_netem_qopt, then the nested
-	// attributes.
+	// OptionsHex is the payload of TCA_OPTIONS of a netem: struct tc_netem_qopt, then
+	// the nested attributes; empty for what is no netem.
 	OptionsHex string `json:"options_hex"`
 	Netns      string `json:"netns"`
 	Device     string `json:"device"`
 }
 
 // planFault says what a fault would do, without root, agent or kernel.
-func (a *app) planFault(spec fault.Spec) error {
-	t, err := builtinTarget(spec.Target)
+func (a *app) planFault(ctx context.Context, spec fault.Spec) error {
+	places, err := a.planPlaces(ctx, spec)
 	if err != nil {
 		return err
 	}
-	p, err := plan(spec, t)
+	p, err := plan(spec, places)
 	if err != nil {
 		return err
 	}
@@ -59,12 +65,51 @@ func (a *app) planFault(spec fault.Spec) error {
 		for place := range strings.SplitSeq(p.Placement, placeSeparator) {
 			rows = append(rows, [2]string{"placement", place})
 		}
+		if spec.Selector != nil {
+			rows = append(rows, [2]string{"match", p.Match})
+		}
 		for _, o := range p.Operations {
-			rows = append(rows, [2]string{"tcx", o.TCX}, [2]string{"tc", fmt.Sprintf("%s  (in netns %s)", o.TC, o.Netns)},
-				[2]string{"options", o.OptionsHex})
+			rows = append(rows, [2]string{"tcx", o.TCX})
+			for _, b := range o.Before {
+				rows = append(rows, [2]string{"ip", inNetns(b, o.Netns)})
+			}
+			rows = append(rows, [2]string{"tc", inNetns(o.TC, o.Netns)}, [2]string{"options", o.OptionsHex})
 		}
 		pairs(w, s, rows)
 	}})
+}
+
+func inNetns(command, namespace string) string {
+	if namespace == "" {
+		return command
+	}
+	return fmt.Sprintf("%s  (in netns %s)", command, namespace)
+}
+
+// planPlaces finds where a fault would sit. A host name is looked up here, as the
+// agent would.
+func (a *app) planPlaces(ctx context.Context, spec fault.Spec) ([]target.Place, error) {
+	if spec.Selector == nil {
+		t, err := builtinTarget(spec.Target)
+		return placesOf(t, directionOf(spec)), err
+	}
+	m, err := spec.Selector.Match(ctx, a.env.LookupHost)
+	if err != nil {
+		return nil, err
+	}
+	to := target.Place{Namespace: spec.Selector.Namespace, Device: spec.Selector.Device, Hook: target.Egress, Match: m}
+	from := to
+	from.Match = m.Reverse()
+	if to.Device != loopback {
+		from.Hook = target.Ingress
+	}
+	t := target.Target{To: to, From: from}
+	if directionOf(spec) != fault.To {
+		if err := t.TellApart(); err != nil {
+			return nil, err
+		}
+	}
+	return placesOf(t, directionOf(spec)), nil
 }
 
 // builtinTarget finds a target of the built-in labs.
@@ -85,7 +130,7 @@ func builtinTarget(name string) (target.Target, error) {
 	return target.Target{}, fmt.Errorf("%w %q, known: %s", target.ErrUnknown, name, strings.Join(known, ", "))
 }
 
-func plan(spec fault.Spec, t target.Target) (planView, error) {
+func plan(spec fault.Spec, places []target.Place) (planView, error) {
 	n := spec.Packet.Normalize()
 	p := planView{
 		Engine: spec.Engine, Direction: directionOf(spec), Operations: []operation{}, Warnings: []string{},
@@ -97,9 +142,10 @@ func plan(spec fault.Spec, t target.Target) (planView, error) {
 	if err != nil {
 		return planView{}, err
 	}
-	var phrases []string
-	for _, place := range placesOf(t, p.Direction) {
+	var phrases, matches, filters []string
+	for i, place := range places {
 		phrases = append(phrases, fmt.Sprintf("%v (one-way, %s, passes per round trip %d)", place, place.Hook, passes(place)))
+		matches = append(matches, place.Match.String())
 		o := operation{
 			TC:    fmt.Sprintf("tc qdisc replace dev %s root netem %s", place.Device, n.TC()),
 			Netns: place.Namespace, Device: place.Device, OptionsHex: hex.EncodeToString(options),
@@ -107,11 +153,20 @@ func plan(spec fault.Spec, t target.Target) (planView, error) {
 		if p.Engine == fault.EBPF {
 			o.TCX = tcxWords(place, n)
 		}
-		p.Operations = append(p.Operations, o)
+		if place.Owned {
+			p.Operations = append(p.Operations, o)
+			continue
+		}
+		ops, notes := redirect(place, i, o, n.TC())
+		p.Operations = append(p.Operations, ops...)
+		filters = append(filters, notes...)
 	}
 	p.Placement = strings.Join(phrases, placeSeparator)
+	p.Match = strings.Join(slices.Compact(matches), placeSeparator)
 	p.Warnings = append(p.Warnings, n.Warnings()...)
-	p.Warnings = append(p.Warnings, planWarnings(p.Engine, n)...)
+	p.Warnings = append(p.Warnings, planWarnings(spec, p.Engine, n)...)
+	slices.Sort(filters)
+	p.Warnings = append(p.Warnings, slices.Compact(filters)...)
 	return p, nil
 }
 
@@ -128,20 +183,32 @@ func placesOf(t target.Target, d fault.Direction) []target.Place {
 // passes is how often a packet and its answer pass a place: on loopback both pass
 // the one egress.
 func passes(p target.Place) int {
-	if p.Device == "lo" {
+	if p.Device == loopback {
 		return 2
 	}
 	return 1
 }
 
-func planWarnings(e fault.Engine, n qdisc.Netem) []string {
+// loopback is the device on which every packet passes egress.
+const loopback = "lo"
+
+func planWarnings(spec fault.Spec, e fault.Engine, n qdisc.Netem) []string {
 	var out []string
 	if e == fault.Auto {
 		out = append(out, "engine auto: netemd chooses at apply, by a real try; shown is what netem would be told")
 	}
-	if n.Loss > 0 || n.Reorder > 0 {
+	noState, noBursts := qdisc.LossState{}, qdisc.GilbertElliott{}
+	lossy := n.Loss > 0 || n.LossState != noState || n.GilbertElliott != noBursts
+	if spec.Offload == "" && (lossy || n.Reorder > 0) {
 		out = append(out, "where segmentation offload is on, one packet may be a super-packet of up to 64 KB, "+
 			"and a loss or reordering takes it whole")
+	}
+	if s := spec.Selector; s != nil && s.Device != loopback && len(spec.Force) == 0 {
+		all := ""
+		if takesAll(*s) {
+			all = "all of a device with a default route, and "
+		}
+		out = append(out, fmt.Sprintf("netemd refuses %swhat would cut off its own connection or an ssh session on %s, unless --force names that", all, s.Name()))
 	}
 	return append(out, oldTC(n)...)
 }

@@ -129,18 +129,20 @@ func addSummary(t *table, paint func(string) string, s probe.Summary) {
 type progress struct {
 	w        io.Writer
 	terminal bool
-	last     string
-	drawn    time.Time
+	// unit is what is counted.
+	unit  string
+	last  string
+	drawn time.Time
 }
 
 func (a *app) progress() *progress {
-	return &progress{w: a.env.Stderr, terminal: a.env.StderrTerminal}
+	return &progress{w: a.env.Stderr, terminal: a.env.StderrTerminal, unit: "calls"}
 }
 
 func (p *progress) step(what string, done, count int) {
 	if !p.terminal {
 		if what != p.last {
-			fmt.Fprintf(p.w, "%s (%d calls)\n", what, count)
+			fmt.Fprintf(p.w, "%s (%d %s)\n", what, count, p.unit)
 		}
 		p.last = what
 		return

@@ -45,9 +45,9 @@ that does to a real client. It talks to netemd, the agent, which does the work.
 		}
 	}
 	cobra.EnableCommandSorting = false
-	add(groupFaults, a.loss(), a.delay(), a.reorder(), a.duplicate(), a.corrupt(), a.partition(), a.apply(), a.toxic(),
-		a.change(), a.list(), a.show(), a.renew(), a.clear(), a.watch())
-	add(groupMeasure, a.probe(), a.compare())
+	add(groupFaults, a.loss(), a.delay(), a.reorder(), a.duplicate(), a.corrupt(), a.rate(), a.partition(), a.apply(), a.toxic(),
+		a.change(), a.list(), a.show(), a.renew(), a.clear(), a.watch(), a.stats())
+	add(groupMeasure, a.verify(), a.probe(), a.compare())
 	add(groupPlaces, a.lab(), a.target())
 	add(groupOther, a.doctor(), a.version())
 	root.SetCompletionCommandGroupID(groupOther)

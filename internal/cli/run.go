@@ -304,6 +304,9 @@ func words(s fault.Spec) string {
 		case fault.Both:
 			preposition = "to and from "
 		}
+		if s.Selector != nil {
+			return what + " on " + deviceWay(s.Direction) + " of " + s.Selector.String()
+		}
 	} else {
 		preposition = "on the proxy of "
 	}

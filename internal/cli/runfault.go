@@ -1,19 +1,22 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
+	"netemd/internal/verify"
 )
 
 // runFault plans, applies, or holds a fault.
-func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, dryRun bool, argv []string) error {
-	if dryRun {
-		return a.planFault(spec)
+func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, how handling, argv []string) error {
+	if how.dryRun {
+		return a.planFault(cmd.Context(), spec)
 	}
 	agent, err := a.dial()
 	if err != nil {
@@ -21,19 +24,44 @@ func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, dryRun bool, argv []
 	}
 	defer agent.Close()
 	if len(argv) > 0 {
-		return a.holdFault(cmd, agent, spec, argv)
+		return a.holdFault(cmd, agent, spec, how.verify, argv)
 	}
 	f, err := experiment.ApplyWhole(cmd.Context(), agent, spec)
 	if err != nil {
 		return err
 	}
 	a.warn(f.Warnings)
+	if how.verify {
+		return a.verifyFault(cmd, agent, f)
+	}
 	return a.emitFault(f)
 }
 
+// handling says what is done with a fault besides applying it.
+type handling struct{ dryRun, verify bool }
+
+// verifyFault verifies a fault that was just applied, and prints both. The fault
+// stays, whatever the verdict.
+func (a *app) verifyFault(cmd *cobra.Command, agent Agent, f fault.Fault) error {
+	r, err := a.runVerify(cmd.Context(), agent, f.ID, verify.Options{})
+	now := a.env.Now()
+	if err != nil {
+		return errors.Join(a.emitFault(f), err)
+	}
+	view := viewFault(f, now)
+	view.Verification = &r
+	err = a.emit(answer{kind: "fault", data: view, table: func(w io.Writer, s style) {
+		faultText(f, now)(w, s)
+		fmt.Fprintln(w)
+		verifyText(r)(w, s)
+	}})
+	return errors.Join(err, verdictError(r))
+}
+
 // holdFault keeps the fault while the user's command runs, and clears it on every
-// way out. Standard output is the command's.
-func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, argv []string) error {
+// way out. Standard output is the command's. With check the fault is verified first,
+// and the command runs only beside one that does what was asked for.
+func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check bool, argv []string) error {
 	ctx := cmd.Context()
 	h, err := experiment.Hold(ctx, agent, spec)
 	if err != nil {
@@ -42,6 +70,18 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, argv [
 	a.warn(h.Fault.Warnings)
 	a.say("%s %s: %s, until the command ends (engine %s: %s)",
 		h.Fault.ID, h.Fault.State, words(h.Fault.Spec), h.Fault.Engine, h.Fault.EngineReason)
+	if check {
+		r, err := a.runVerify(ctx, agent, h.Fault.ID, verify.Options{})
+		if err == nil {
+			verifyText(r)(a.env.Stderr, a.style(a.env.StderrTerminal))
+			err = verdictError(r)
+		}
+		if err != nil {
+			_, clearErr := h.Release(ctx)
+			a.say("the command was not run")
+			return errors.Join(err, clearErr)
+		}
+	}
 	code, runErr := a.env.Command(ctx, Command{
 		Argv: argv, Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr, Terminal: a.env.StdinTerminal,
 	})

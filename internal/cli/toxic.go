@@ -162,7 +162,7 @@ func (a *app) toxicCommand(
 		if err := spec.Validate(); err != nil {
 			return err
 		}
-		return a.runFault(cmd, spec, false, dashed(cmd, args))
+		return a.runFault(cmd, spec, handling{}, dashed(cmd, args))
 	})
 	return cmd
 }

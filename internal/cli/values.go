@@ -56,6 +56,35 @@ func optional[T any](dst **T, kind string, parse func(string) (T, error)) pflag.
 	}}
 }
 
+// yes is a flag without a value, that stays nil when it is not given.
+func yes(dst **bool) pflag.Value {
+	return &value{kind: "bool", set: func(s string) error {
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			return &qdisc.FieldError{Value: s, Want: "true or false"}
+		}
+		*dst = &b
+		return nil
+	}}
+}
+
+// signed reads a number of bytes that may be negative.
+func signed(s string) (int32, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return 0, &qdisc.FieldError{Value: s, Want: "a whole number of bytes, such as 14 or -4"}
+	}
+	return int32(n), nil
+}
+
+// parseRateOrNone reads a rate, or 0bit for none.
+func parseRateOrNone(s string) (qdisc.Rate, error) {
+	if s == "0bit" {
+		return 0, nil
+	}
+	return qdisc.ParseRate(s)
+}
+
 // one is a flag with a fixed set of words, which the shell completes.
 func one[T ~string](cmd *cobra.Command, dst *T, name, usage string, allowed ...T) {
 	parse := func(s string) (T, error) {

@@ -27,6 +27,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/lab"
 	"netemd/internal/target"
+	"netemd/internal/verify"
 	"netemd/internal/wire"
 	"netemd/probe"
 	"netemd/qdisc"
@@ -43,6 +44,11 @@ const connectTime = 2 * time.Second
 
 // Client talks to one agent. It is safe for concurrent use.
 type Client struct {
+	// SSHConnection is the SSH_CONNECTION of the session that this process runs in,
+	// empty without one. Packet faults that would hit that session are refused unless
+	// they are forced. It is set before the first call.
+	SSHConnection string
+
 	socket  string
 	conn    *grpc.ClientConn
 	faults  netemv1.FaultsClient
@@ -171,7 +177,11 @@ func (c *Client) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
 		}
 		id = hex.EncodeToString(b[:])
 	}
-	return c.answer(c.faults.Apply(ctx, &netemv1.ApplyRequest{RequestId: id, Spec: wire.FaultSpec(s)}))
+	r := &netemv1.ApplyRequest{RequestId: id, Spec: wire.FaultSpec(s)}
+	if s.Packet != nil {
+		r.SshConnection = c.SSHConnection
+	}
+	return c.answer(c.faults.Apply(ctx, r))
 }
 
 // Change alters a packet fault in place.
@@ -205,6 +215,29 @@ func (c *Client) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault, er
 		return nil, c.err(err)
 	}
 	return wire.FaultsOf(m.GetCleared())
+}
+
+// Verify sends numbered packets through a packet fault and returns what arrived beside
+// what was asked for. progress may be nil.
+func (c *Client) Verify(ctx context.Context, id string, o verify.Options, progress func(sent, packets int)) (verify.Result, error) {
+	stream, err := c.faults.Verify(ctx, &netemv1.VerifyRequest{Id: id, Packets: int32(o.Packets), PacketsPerSecond: int32(o.Rate)})
+	if err != nil {
+		return verify.Result{}, c.err(err)
+	}
+	var result verify.Result
+	err = each(c, stream.Recv, func(m *netemv1.VerifyMessage) error {
+		if progress != nil {
+			progress(int(m.GetSent()), int(m.GetPackets()))
+		}
+		if len(m.GetResultJson()) > 0 {
+			return json.Unmarshal(m.GetResultJson(), &result)
+		}
+		return nil
+	})
+	if err == nil && result.Verdict == "" {
+		err = fmt.Errorf("verify %s: the agent ended without a result", id)
+	}
+	return result, err
 }
 
 // Watch calls f for each event from now on, until ctx ends.

@@ -67,9 +67,7 @@ func (m *Manager) alter(ctx context.Context, id, owner, event string, change fun
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h.isPacket() {
-		h.fault.Warnings = h.warnings()
-	}
+	h.fault.Warnings = h.warnings()
 	m.schedule(h)
 	m.publish(event, h.fault)
 	return h.fault, nil
@@ -80,11 +78,15 @@ func (m *Manager) enterFault(ctx context.Context, id string) (*held, func(), err
 	m.mu.Lock()
 	h, ok := m.held[id]
 	err := m.unknownFault(id)
+	var lanes []string
+	if ok {
+		lanes = h.lanes()
+	}
 	m.mu.Unlock()
 	if !ok {
 		return nil, nil, err
 	}
-	leave, err := m.enter(ctx, h.target.Name, h.isPacket())
+	leave, err := m.lanes.enter(ctx, lanes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +103,7 @@ func (m *Manager) enterFault(ctx context.Context, id string) (*held, func(), err
 func (m *Manager) swap(h *held, after fault.Fault) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, other := range m.inOrder() {
+	for _, other := range m.order {
 		if other == h || !sharesSlot(h, other) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"netemd/internal/fault"
+	"netemd/internal/target"
 )
 
 // How long after a failed clearing the next try is made: twice as long each time.
@@ -58,8 +59,6 @@ func (m *Manager) expire(id string, expires time.Time) {
 	}
 }
 
-const clearFailed = "clear failed: "
-
 // end takes h out of force and forgets it; when that fails, h stays and is marked.
 // The caller holds the lane.
 func (m *Manager) end(ctx context.Context, h *held, state fault.State) (fault.Fault, error) {
@@ -68,13 +67,16 @@ func (m *Manager) end(ctx context.Context, h *held, state fault.State) (fault.Fa
 	h.ending = true
 	h.fault.Counters = now.counters
 	m.mu.Unlock()
-	if err := m.restore(ctx, h); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := m.restore(ctx, h)
+	if err == nil {
+		err = m.offloadRestore(ctx, h)
+	}
+	if err != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		h.ending = false
-		warnings := slices.Clone(h.fault.Warnings)
-		warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.HasPrefix(w, clearFailed) })
-		h.fault.Warnings = append(warnings, clearFailed+err.Error())
+		h.notes.ending = "clear failed: " + err.Error()
+		h.fault.Warnings = h.warnings()
 		return h.fault, fmt.Errorf("clear %s: %w", h.fault.ID, err)
 	}
 	return m.forget(h, state), nil
@@ -99,13 +101,13 @@ func (m *Manager) forget(h *held, state fault.State) fault.Fault {
 
 // Clear ends the faults that sel names, and returns them. An id that this Manager
 // never gave is an error; one that has ended, and a target or "all" without faults,
-// are not. A fault of another owner
-// can be cleared by root, said by owner "".
+// are not; nor is a device without faults. A fault of another owner can be cleared by
+// root, said by owner "".
 func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) ([]fault.Fault, error) {
 	m.mu.Lock()
 	var ids []string
 	for _, h := range m.inOrder() {
-		if sel.All || sel.ID == h.fault.ID || sel.Target != "" && sel.Target == h.fault.Spec.Target {
+		if sel.All || sel.ID == h.fault.ID || sel.Target != "" && sel.Target == h.fault.Spec.Target || sel.Device != "" && h.standsAt(sel.Device) {
 			ids = append(ids, h.fault.ID)
 		}
 	}
@@ -127,6 +129,16 @@ func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) (
 		}
 	}
 	return ended, errors.Join(errs...)
+}
+
+// standsAt reports whether a place of h is at the device of that name.
+func (h *held) standsAt(device string) bool {
+	if s := h.fault.Spec.Selector; s != nil && s.Name() == device {
+		return true
+	}
+	return slices.ContainsFunc(h.places(), func(p target.Place) bool {
+		return target.Selector{Namespace: p.Namespace, Device: p.Device}.Name() == device
+	})
 }
 
 // errNotYours passes over other owners' faults when all are cleared.
@@ -170,23 +182,32 @@ func (m *Manager) unknownFault(id string) error {
 // no fault can be applied to them meanwhile. A fault that could not be cleared does
 // not keep down from being called, and is gone with its target when that succeeds.
 func (m *Manager) Retire(ctx context.Context, targets []string, down func(context.Context) error) error {
-	for _, name := range slices.Sorted(slices.Values(targets)) {
-		for _, packet := range []bool{true, false} {
-			leave, err := m.enter(ctx, name, packet)
-			if err != nil {
-				return err
-			}
-			defer leave()
-		}
+	var names []string
+	for _, name := range targets {
+		names = append(names, packetLane(name), streamLane(name))
 	}
+	leave, err := m.lanes.enter(ctx, names)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	m.mu.Lock()
 	var on []*held
-	for _, h := range m.inOrder() {
-		if slices.Contains(targets, h.target.Name) {
+	var devices []string
+	for _, h := range m.order {
+		if slices.Contains(targets, h.fault.Spec.Target) {
 			on = append(on, h)
+			for _, p := range h.places() {
+				devices = append(devices, deviceLane(p))
+			}
 		}
 	}
 	m.mu.Unlock()
+	leaveDevices, err := m.lanes.enter(ctx, devices)
+	if err != nil {
+		return err
+	}
+	defer leaveDevices()
 	var left []*held
 	for _, h := range on {
 		if _, err := m.end(ctx, h, fault.Cleared); err != nil {

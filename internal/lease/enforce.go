@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"time"
 
 	"netemd/internal/fault"
@@ -17,17 +19,27 @@ type slot struct {
 	key   string
 	place target.Place
 	proxy string // the target's name, for the stream layer
+	// index is the place's among those of the fault.
+	index int
 }
 
-func (h *held) slots() []slot {
-	if !h.isPacket() {
-		return []slot{{key: "proxy " + h.target.Name, proxy: h.target.Name}}
-	}
-	s := make([]slot, len(h.places))
-	for i, p := range h.places {
-		s[i] = slot{key: p.Key(), place: p}
+func slotsOf(places []target.Place) []slot {
+	s := make([]slot, len(places))
+	for i, p := range places {
+		s[i] = slot{key: p.Key(), place: p, index: i}
 	}
 	return s
+}
+
+// places are those of a packet fault.
+func (h *held) places() []target.Place {
+	var places []target.Place
+	for _, s := range h.slots {
+		if s.proxy == "" {
+			places = append(places, s.place)
+		}
+	}
+	return places
 }
 
 // at returns the faults that are in force on s, oldest first.
@@ -35,23 +47,34 @@ func (m *Manager) at(s slot) []fault.Fault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var on []fault.Fault
-	for _, h := range m.inOrder() {
+	for _, h := range m.order {
 		if h.ending || !time.Now().Before(h.fault.Expires) {
 			continue
 		}
-		for _, o := range h.slots() {
+		for _, o := range h.slots {
 			if o.key == s.key {
-				on = append(on, h.fault)
+				on = append(on, h.at(o))
 			}
 		}
 	}
 	return on
 }
 
+// at is h's fault as it is to be at one of its slots: with a seed of its own.
+func (h *held) at(s slot) fault.Fault {
+	f := h.fault
+	if f.Spec.Packet != nil && f.Spec.Packet.Seed != 0 {
+		n := *f.Spec.Packet
+		n.Seed = fault.Seed(n.Seed, s.index)
+		f.Spec.Packet = &n
+	}
+	return f
+}
+
 // enforce puts h into force in every slot of it, whole: the union of all faults
 // there, until the first of them ends. The caller holds the lane.
 func (m *Manager) enforce(ctx context.Context, h *held) error {
-	for _, s := range h.slots() {
+	for _, s := range h.slots {
 		if err := m.set(ctx, h, s, m.at(s)); err != nil {
 			return err
 		}
@@ -62,14 +85,22 @@ func (m *Manager) enforce(ctx context.Context, h *held) error {
 // undoTime bounds what is done after a context has ended.
 const undoTime = 20 * time.Second
 
+// undoing is a context for what is done although ctx may have ended.
+func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), undoTime, errors.New("undo took too long"))
+}
+
 // restore puts the slots of h back to what the other faults say, also when ctx has
-// ended. It goes on after an error and returns them all. The caller holds the lane.
+// ended. It goes on after an error and returns them all; what is gone needs nothing.
+// The caller holds the lane.
 func (m *Manager) restore(ctx context.Context, h *held) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), undoTime, errors.New("undo took too long"))
+	ctx, cancel := undoing(ctx)
 	defer cancel()
 	var errs []error
-	for _, s := range h.slots() {
-		errs = append(errs, m.set(ctx, h, s, m.at(s)))
+	for _, s := range slices.Concat(h.slots, h.stale) {
+		if err := m.set(ctx, h, s, m.at(s)); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

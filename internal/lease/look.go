@@ -37,20 +37,21 @@ func (m *Manager) List(ctx context.Context) []fault.Fault {
 	return faults
 }
 
-// keepLooking compares what is held with the kernel, until ctx ends.
-func (m *Manager) keepLooking(ctx context.Context) {
-	tick := time.NewTicker(m.cfg.LookEvery)
+// every calls f again and again, until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func(context.Context)) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			m.lookAtAll(ctx)
+			f(ctx)
 		}
 	}
 }
 
+// lookAtAll compares what is held with the kernel.
 func (m *Manager) lookAtAll(ctx context.Context) {
 	m.mu.Lock()
 	var ids []string
@@ -103,7 +104,7 @@ type sight struct {
 func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 	old := sight{h.fault.State, h.fault.Counters, h.fault.CountersMissing}
 	now := sight{state: fault.Active}
-	for _, s := range h.slots() {
+	for _, s := range h.slots {
 		same, err := m.compare(ctx, h, s, &now)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -114,21 +115,21 @@ func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 			now.state = fault.Drifted
 		}
 	}
-	now.counters = now.counters.Since(h.base)
+	now.counters = h.carried.Add(now.counters.Since(h.base))
 	return now, nil
 }
 
 // rebase lets h count from now on. The caller holds the lane.
 func (m *Manager) rebase(ctx context.Context, h *held) {
 	var now sight
-	for _, s := range h.slots() {
+	for _, s := range h.slots {
 		if _, err := m.compare(ctx, h, s, &now); err != nil {
 			m.cfg.Log.Warn("counters could not be read", "fault", h.fault.ID, "err", err)
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h.base, h.fault.Counters = now.counters, fault.Counters{}
+	h.base, h.carried, h.fault.Counters = now.counters, fault.Counters{}, fault.Counters{}
 }
 
 // compare reads one slot, adds its counters to now, and reports whether it is as it

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,12 +31,23 @@ type Config struct {
 	// Engines by name; a fault that asks for one that is missing is refused with
 	// errors.ErrUnsupported.
 	Engines map[fault.Engine]Engine
-	// Choose says which engine auto takes, and why.
-	Choose func(ctx context.Context) (fault.Engine, string, error)
+	// Choose says which engine auto takes at these places, and why.
+	Choose func(ctx context.Context, places []target.Place) (fault.Engine, string, error)
 	// Stream may be nil: stream faults are then refused.
 	Stream StreamEngine
-	// Resolve turns a target's name into places that exist now.
-	Resolve func(ctx context.Context, name string) (target.Target, error)
+	// Resolve turns what a fault is aimed at, a target's name or a selector, into places
+	// that exist now.
+	Resolve func(ctx context.Context, s fault.Spec) (target.Target, error)
+	// Lookup finds the addresses of a selector's host names again; nil is never.
+	Lookup target.Lookup
+	// LookupEvery is how often that is done while such a fault is held; 0 is never.
+	LookupEvery time.Duration
+	// Protect refuses a fault by which one could lock oneself out, before an engine is
+	// asked; nil refuses none. It is asked again when a host name moves.
+	Protect func(ctx context.Context, s fault.Spec, places []target.Place) error
+	// Offloads reads and switches off segmentation offload; nil does neither, and
+	// refuses a fault that asks for it.
+	Offloads Offloads
 	// LookEvery is how often the kernel is compared with what is held; 0 is only when
 	// somebody asks.
 	LookEvery time.Duration
@@ -46,8 +55,8 @@ type Config struct {
 }
 
 // Manager holds all faults. It is safe for concurrent use. What changes the kernel
-// for one target and layer is done one at a time; a hung proxy does not hold up the
-// packet layer, nor one target another.
+// at one device, or for one target and layer, is done one at a time; a hung proxy does
+// not hold up the packet layer, nor one device another.
 type Manager struct {
 	cfg    Config
 	events *broadcaster
@@ -56,13 +65,15 @@ type Manager struct {
 	prefix  string
 	looking sync.WaitGroup
 	stop    context.CancelFunc
+	lanes   lanes
 
 	// mu guards what follows, and is never held over a call to an engine.
-	mu       sync.Mutex
-	nextID   int
-	held     map[string]*held
+	mu     sync.Mutex
+	nextID int
+	held   map[string]*held
+	// order has what held has, in the order in which it was applied.
+	order    []*held
 	requests map[string]request
-	lanes    map[string]chan struct{}
 	closed   bool
 }
 
@@ -71,14 +82,19 @@ type Manager struct {
 type held struct {
 	fault  fault.Fault
 	target target.Target
-	places []target.Place
-	timer  *time.Timer
-	// base is what its places had counted when the fault began or was changed.
-	base fault.Counters
+	slots  []slot
+	// stale are slots that it has left, because a host name moved, and that could not be
+	// cleared yet.
+	stale []slot
+	timer *time.Timer
+	// base is what its places had counted when the fault began or was changed, carried
+	// what it had counted at places that it left since.
+	base, carried fault.Counters
 	// ending faults are no longer part of what is put into force.
 	ending bool
 	// tries counts how often ending it failed.
 	tries int
+	notes notes
 }
 
 // request is what an Apply with a request id was about.
@@ -95,12 +111,15 @@ const requestMemory = time.Hour
 func New(cfg Config) *Manager {
 	m := &Manager{
 		cfg: cfg, events: newBroadcaster(), prefix: newPrefix(),
-		held: map[string]*held{}, requests: map[string]request{}, lanes: map[string]chan struct{}{},
+		held: map[string]*held{}, requests: map[string]request{}, lanes: lanes{all: map[string]*lane{}},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	if cfg.LookEvery > 0 {
-		m.looking.Go(func() { m.keepLooking(ctx) })
+		m.looking.Go(func() { every(ctx, cfg.LookEvery, m.lookAtAll) })
+	}
+	if cfg.LookupEvery > 0 && cfg.Lookup != nil {
+		m.looking.Go(func() { every(ctx, cfg.LookupEvery, m.lookUpAll) })
 	}
 	return m
 }
@@ -114,27 +133,6 @@ func newPrefix() string {
 		b[i] = letters[int(b[i])%len(letters)]
 	}
 	return string(b)
-}
-
-// enter waits for the lane of a target's layer, and returns what leaves it.
-func (m *Manager) enter(ctx context.Context, name string, packet bool) (leave func(), err error) {
-	key := "stream " + name
-	if packet {
-		key = "packet " + name
-	}
-	m.mu.Lock()
-	lane := m.lanes[key]
-	if lane == nil {
-		lane = make(chan struct{}, 1)
-		m.lanes[key] = lane
-	}
-	m.mu.Unlock()
-	select {
-	case lane <- struct{}{}:
-		return func() { <-lane }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for another change of %s: %w", name, context.Cause(ctx))
-	}
 }
 
 func (h *held) isPacket() bool { return h.fault.Spec.Packet != nil }
@@ -154,31 +152,24 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 	if f, ok, err := m.replay(s); ok || err != nil {
 		return f, err
 	}
-	if _, err := m.cfg.Resolve(ctx, s.Target); err != nil { // before it gets a lane
-		return fault.Fault{}, err
-	}
-	leave, err := m.enter(ctx, s.Target, s.Packet != nil)
+	h := &held{fault: fault.Fault{Spec: s, State: fault.Active}}
+	leave, err := m.enterNew(ctx, h)
 	if err != nil {
-		return fault.Fault{}, fmt.Errorf("apply: %w", err)
+		return fault.Fault{}, err
 	}
 	defer leave()
 	if f, ok, err := m.replay(s); ok || err != nil { // its twin was before us in the lane
 		return f, err
 	}
-	t, err := m.cfg.Resolve(ctx, s.Target)
-	if err != nil {
-		return fault.Fault{}, err
-	}
-	h := &held{target: t, fault: fault.Fault{Spec: s, State: fault.Active}}
-	if err := m.place(ctx, h); err != nil {
+	if err := m.plan(ctx, h); err != nil {
 		return fault.Fault{}, err
 	}
 	if err := m.admit(h); err != nil {
 		return fault.Fault{}, err
 	}
-	if err := m.enforce(ctx, h); err != nil {
+	if err := m.begin(ctx, h); err != nil {
 		m.drop(h)
-		return fault.Fault{}, errors.Join(err, m.restore(ctx, h))
+		return fault.Fault{}, errors.Join(err, m.restore(ctx, h), m.offloadRestore(ctx, h))
 	}
 	m.rebase(ctx, h)
 	m.mu.Lock()
@@ -189,6 +180,61 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 	}
 	m.publish("applied", h.fault)
 	return h.fault, nil
+}
+
+// enterNew finds where h is to be, and enters the lanes of that.
+func (m *Manager) enterNew(ctx context.Context, h *held) (leave func(), err error) {
+	for {
+		if err := m.aim(ctx, h); err != nil {
+			return nil, err
+		}
+		keys := h.lanes()
+		if leave, err = m.lanes.enter(ctx, keys); err != nil {
+			return nil, fmt.Errorf("apply: %w", err)
+		}
+		if h.fault.Spec.Selector != nil {
+			m.adopt(h)
+			return leave, nil
+		}
+		// A target may have gone while we waited, or come back elsewhere.
+		if err := m.aim(ctx, h); err != nil {
+			leave()
+			return nil, err
+		}
+		if slices.Equal(keys, h.lanes()) {
+			return leave, nil
+		}
+		leave()
+	}
+}
+
+// plan decides everything about h that needs no change of the kernel.
+func (m *Manager) plan(ctx context.Context, h *held) error {
+	if !h.isPacket() {
+		return m.planStream(h)
+	}
+	if m.cfg.Protect != nil {
+		if err := m.cfg.Protect(ctx, h.fault.Spec, h.places()); err != nil {
+			return err
+		}
+	}
+	if err := m.chooseEngine(ctx, h); err != nil {
+		return err
+	}
+	if err := m.offloadRead(ctx, h); err != nil {
+		return err
+	}
+	h.fault.Placement = placement(h.places())
+	h.fault.Warnings = h.warnings()
+	return nil
+}
+
+// begin changes the kernel.
+func (m *Manager) begin(ctx context.Context, h *held) error {
+	if err := m.offloadOff(ctx, h); err != nil {
+		return err
+	}
+	return m.enforce(ctx, h)
 }
 
 // replay finds the fault that an earlier request of the same id made.
@@ -219,58 +265,72 @@ func fingerprint(s fault.Spec) string {
 	if s.Packet != nil {
 		packet = fmt.Sprintf("%+v", *s.Packet)
 	}
-	s.Packet = nil
-	return fmt.Sprintf("%+v %s", s, packet)
+	selector := "-"
+	if s.Selector != nil {
+		selector = fmt.Sprintf("%+v", *s.Selector)
+	}
+	s.Packet, s.Selector, s.SSHConnection = nil, nil, ""
+	return fmt.Sprintf("%+v %s %s", s, packet, selector)
 }
 
-// place chooses the engine and the places of h.
-func (m *Manager) place(ctx context.Context, h *held) error {
-	s := h.fault.Spec
-	if s.Packet == nil {
-		if m.cfg.Stream == nil || !h.target.Proxy.IsValid() {
-			return fmt.Errorf("apply: target %s has no proxy for the stream layer: %w", s.Target, errors.ErrUnsupported)
-		}
-		h.fault.Engine, h.fault.EngineReason = fault.Stream, "toxics act on connections through the proxy"
-		h.fault.Placement = []string{"proxy at " + h.target.Proxy.String()}
-		return nil
-	}
-	switch s.Direction {
-	case fault.From:
-		h.places = []target.Place{h.target.From}
-	case fault.Both:
-		h.places = []target.Place{h.target.To, h.target.From}
-	default:
-		h.places = []target.Place{h.target.To}
-	}
-	if err := m.chooseEngine(ctx, h); err != nil {
+// aim resolves what h is aimed at, now.
+func (m *Manager) aim(ctx context.Context, h *held) error {
+	t, err := m.cfg.Resolve(ctx, h.fault.Spec)
+	if err != nil {
 		return err
 	}
-	for _, p := range h.places {
-		h.fault.Placement = append(h.fault.Placement, p.String())
+	h.target = t
+	if !h.isPacket() {
+		h.slots = []slot{{key: "proxy " + t.Name, proxy: t.Name}}
+		return nil
 	}
-	h.fault.Warnings = h.warnings()
-	return nil
+	places, err := placesOf(t, h.fault.Spec.Direction)
+	h.slots = slotsOf(places)
+	return err
 }
 
-// warnings are what the user should know about what he asked for.
-func (h *held) warnings() []string {
-	w := h.fault.Spec.Packet.Warnings()
-	if h.fault.Engine == fault.Netem && !h.places[0].Match.Whole() {
-		w = append(w, fmt.Sprintf("netem on the lab's wire impairs every packet on that link, not only those of %s", h.fault.Spec.Target))
+// placesOf are the places of t in a direction. What passes one hook in both, and is
+// the same there, is one place for both; where it cannot be told apart otherwise, the
+// error is a *qdisc.FieldError.
+func placesOf(t target.Target, d fault.Direction) ([]target.Place, error) {
+	switch {
+	case d == fault.To, d == fault.Both && t.To.Key() == t.From.Key():
+		return []target.Place{t.To}, nil
+	case t.TellApart() != nil:
+		return nil, t.TellApart()
+	case d == fault.From:
+		return []target.Place{t.From}, nil
 	}
-	return w
+	return []target.Place{t.To, t.From}, nil
+}
+
+func placement(places []target.Place) []string {
+	var phrases []string
+	for _, p := range places {
+		phrases = append(phrases, p.String())
+	}
+	return phrases
+}
+
+func (m *Manager) planStream(h *held) error {
+	if m.cfg.Stream == nil || !h.target.Proxy.IsValid() {
+		return fmt.Errorf("apply: target %s has no proxy for the stream layer: %w", h.fault.Spec.Target, errors.ErrUnsupported)
+	}
+	h.fault.Engine, h.fault.EngineReason = fault.Stream, "toxics act on connections through the proxy"
+	h.fault.Placement = []string{"proxy at " + h.target.Proxy.String()}
+	return nil
 }
 
 func (m *Manager) chooseEngine(ctx context.Context, h *held) error {
 	want := h.fault.Spec.Engine
-	inUse := m.engineAt(h.places)
+	inUse := m.engineAt(h)
 	switch {
 	case want != "" && want != fault.Auto:
 		h.fault.Engine, h.fault.EngineReason = want, "asked for"
 	case inUse != "":
 		h.fault.Engine, h.fault.EngineReason = inUse, "carries another fault on the same flow"
 	default:
-		name, reason, err := m.cfg.Choose(ctx)
+		name, reason, err := m.cfg.Choose(ctx, h.places())
 		if err != nil {
 			return err
 		}
@@ -285,46 +345,16 @@ func (m *Manager) chooseEngine(ctx context.Context, h *held) error {
 	return nil
 }
 
-// engineAt returns the engine in use at one of places, if any.
-func (m *Manager) engineAt(places []target.Place) fault.Engine {
+// engineAt returns the engine in use at one of h's places, if any.
+func (m *Manager) engineAt(h *held) fault.Engine {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, h := range m.held {
-		for _, p := range h.places {
-			if slices.ContainsFunc(places, func(q target.Place) bool { return q.Key() == p.Key() }) {
-				return h.fault.Engine
-			}
+	for _, other := range m.order {
+		if other != h && other.isPacket() && sharesSlot(h, other) {
+			return other.fault.Engine
 		}
 	}
 	return ""
-}
-
-// admit takes h into the books, unless it cannot stand beside what is there.
-func (m *Manager) admit(h *held) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return errors.New("apply: the agent is shutting down")
-	}
-	for _, other := range m.inOrder() {
-		if !sharesSlot(h, other) {
-			continue
-		}
-		if other.fault.Spec.Owner != h.fault.Spec.Owner {
-			return fmt.Errorf("apply: %w: %s is held by %s with %s; see 'netemctl show %s'", fault.ErrConflict,
-				h.fault.Spec.Target, other.fault.Spec.Owner, describe(other.fault), other.fault.ID)
-		}
-		if fields := sameFields(h.fault.Spec, other.fault.Spec); len(fields) > 0 {
-			return fmt.Errorf("apply: %w: %s is set by %s already; 'netemctl change %s' alters it, 'netemctl clear %s' ends it", fault.ErrConflict,
-				strings.Join(fields, ", "), describe(other.fault), other.fault.ID, other.fault.ID)
-		}
-	}
-	m.nextID++
-	h.fault.ID = fmt.Sprintf("%s%d", m.prefix, m.nextID)
-	h.fault.Applied = time.Now()
-	h.fault.Expires = h.fault.Applied.Add(h.fault.Spec.TTL)
-	m.held[h.fault.ID] = h
-	return nil
 }
 
 // drop takes h out of the books.
@@ -332,44 +362,13 @@ func (m *Manager) drop(h *held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.held, h.fault.ID)
+	m.order = slices.DeleteFunc(m.order, func(o *held) bool { return o == h })
 	if r, ok := m.requests[h.fault.Spec.RequestID]; ok {
 		r.ended = time.Now()
 		m.requests[h.fault.Spec.RequestID] = r
 	}
 }
 
-func sharesSlot(a, b *held) bool {
-	return slices.ContainsFunc(a.slots(), func(s slot) bool {
-		return slices.ContainsFunc(b.slots(), func(o slot) bool { return o.key == s.key })
-	})
-}
-
-// sameFields names what both a and b set.
-func sameFields(a, b fault.Spec) []string {
-	if a.Packet != nil && b.Packet != nil {
-		_, fields := a.Packet.Merge(*b.Packet)
-		return fields
-	}
-	var fields []string
-	for _, t := range a.Toxics {
-		for _, u := range b.Toxics {
-			if t.Key() == u.Key() {
-				fields = append(fields, "toxic "+t.Key())
-			}
-		}
-	}
-	return fields
-}
-
-func describe(f fault.Fault) string {
-	return fmt.Sprintf("fault %s (applied %s ago, ends in %s)", f.ID,
-		time.Since(f.Applied).Round(time.Second), time.Until(f.Expires).Round(time.Second))
-}
-
 // inOrder returns the held faults in the order in which they were applied. The
 // caller holds the lock.
-func (m *Manager) inOrder() []*held {
-	hs := slices.Collect(maps.Values(m.held))
-	slices.SortFunc(hs, func(a, b *held) int { return a.fault.Applied.Compare(b.fault.Applied) })
-	return hs
-}
+func (m *Manager) inOrder() []*held { return slices.Clone(m.order) }

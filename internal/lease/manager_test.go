@@ -151,10 +151,10 @@ func newManagerWith(t *testing.T, e *fakeEngine, p *fakeProxy) *Manager {
 	t.Helper()
 	m := New(Config{
 		Engines: map[fault.Engine]Engine{fault.EBPF: e},
-		Choose:  func(context.Context) (fault.Engine, string, error) { return fault.EBPF, "test", nil },
+		Choose:  func(context.Context, []target.Place) (fault.Engine, string, error) { return fault.EBPF, "test", nil },
 		Stream:  p,
-		Resolve: func(_ context.Context, name string) (target.Target, error) {
-			switch name {
+		Resolve: func(_ context.Context, s fault.Spec) (target.Target, error) {
+			switch s.Target {
 			case "pg":
 				return target.Target{Name: "pg", To: to, From: from, Proxy: netip.MustParseAddrPort("10.77.0.2:15432")}, nil
 			case "bare":
@@ -519,11 +519,11 @@ func TestRetireShutsNewFaultsOut(t *testing.T) {
 		m := newManager(t, e)
 		up := true
 		resolve := m.cfg.Resolve
-		m.cfg.Resolve = func(ctx context.Context, name string) (target.Target, error) {
+		m.cfg.Resolve = func(ctx context.Context, s fault.Spec) (target.Target, error) {
 			if !up {
 				return target.Target{}, target.ErrUnknown
 			}
-			return resolve(ctx, name)
+			return resolve(ctx, s)
 		}
 		if _, err := m.Apply(t.Context(), loss(20)); err != nil {
 			t.Fatal(err)
@@ -556,8 +556,8 @@ func TestWatchingFindsWhatNobodyAskedFor(t *testing.T) {
 		e := newFakeEngine()
 		m := New(Config{
 			Engines: map[fault.Engine]Engine{fault.EBPF: e}, LookEvery: 500 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
-			Choose: func(context.Context) (fault.Engine, string, error) { return fault.EBPF, "test", nil },
-			Resolve: func(context.Context, string) (target.Target, error) {
+			Choose: func(context.Context, []target.Place) (fault.Engine, string, error) { return fault.EBPF, "test", nil },
+			Resolve: func(context.Context, fault.Spec) (target.Target, error) {
 				return target.Target{Name: "pg", To: to, From: from}, nil
 			},
 		})

@@ -34,6 +34,7 @@ var errorTable = []struct {
 	{lab.ErrConflict, codes.FailedPrecondition, "LAB_CONFLICT"},
 	{fault.ErrConflict, codes.FailedPrecondition, "CONFLICT"},
 	{errors.ErrUnsupported, codes.Unimplemented, "UNSUPPORTED"},
+	{fault.ErrProtected, codes.PermissionDenied, "PROTECTED"},
 	{fs.ErrPermission, codes.PermissionDenied, "PERMISSION"},
 	{fs.ErrNotExist, codes.NotFound, "NOT_EXIST"},
 	{fs.ErrExist, codes.AlreadyExists, "EXIST"},

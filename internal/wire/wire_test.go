@@ -101,7 +101,7 @@ func (h withHint) Unwrap() error { return h.error }
 
 func TestErrorsSurviveTheTrip(t *testing.T) {
 	for _, sentinel := range []error{
-		target.ErrUnknown, lab.ErrUnknown, lab.ErrConflict, probe.ErrRequest, fault.ErrConflict, errors.ErrUnsupported, fs.ErrPermission, fs.ErrNotExist, fs.ErrExist, context.DeadlineExceeded, qdisc.ErrInvalid,
+		target.ErrUnknown, lab.ErrUnknown, lab.ErrConflict, probe.ErrRequest, fault.ErrConflict, fault.ErrProtected, errors.ErrUnsupported, fs.ErrPermission, fs.ErrNotExist, fs.ErrExist, context.DeadlineExceeded, qdisc.ErrInvalid,
 	} {
 		sent := withHint{fmt.Errorf("apply: %w", sentinel)}
 		got := ErrorOf(Status(sent))

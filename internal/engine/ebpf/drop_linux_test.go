@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,75 +128,129 @@ func TestSameSeedSameLoss(t *testing.T) {
 }
 
 func TestFlowSelection(t *testing.T) {
-	l, e := newLab(t), newEngine(t, Config{})
 	prefix := netip.MustParsePrefix
 	const from, other = 5000, 4001
-	for _, tt := range []struct {
-		name string
-		flow target.Flow
+	one := func(f target.Flow) target.Match { return target.Match{Include: []target.Flow{f}} }
+	but := func(f ...target.Flow) target.Match { return target.Match{Exclude: f} }
+	toPort := target.Flow{DestinationPorts: target.Port(port)}
+	tests := []struct {
+		name  string
+		match target.Match
 		// whether packets from port `from` to port `port` are selected, and those to
 		// port `other`.
 		port4, other4, port6 bool
 	}{
-		{"all", target.Flow{}, true, true, true},
-		{"udp", target.Flow{Protocol: 17}, true, true, true},
-		{"tcp", target.Flow{Protocol: 6}, false, false, false},
-		{"destination port", target.Flow{DestinationPorts: target.Port(port)}, true, false, true},
-		{"udp and destination port", target.Flow{Protocol: 17, DestinationPorts: target.Port(port)}, true, false, true},
-		{"other source port", target.Flow{SourcePorts: target.Port(1)}, false, false, false},
-		{"source port", target.Flow{SourcePorts: target.Port(from), DestinationPorts: target.Port(port)}, true, false, true},
-		{"destination", target.Flow{Destination: prefix(server4 + "/32")}, true, true, false},
-		{"destination net", target.Flow{Destination: prefix("10.99.0.0/17")}, true, true, false},
-		{"mapped", target.Flow{Destination: prefix("::ffff:10.99.0.2/128")}, true, true, false},
-		{"other net", target.Flow{Destination: prefix("10.99.1.0/24")}, false, false, false},
-		{"everything IPv4", target.Flow{Destination: prefix("0.0.0.0/0")}, true, true, false},
-		{"source and port", target.Flow{Source: prefix(client4 + "/32"), DestinationPorts: target.Port(port)}, true, false, false},
-		{"destination 6", target.Flow{Destination: prefix(server6 + "/128")}, false, false, true},
-		{"net 6", target.Flow{Destination: prefix("fd00:98::/31")}, false, false, true},
-		{"other net 6", target.Flow{Destination: prefix("fd00:99::/127")}, false, false, false},
-		{"source 6 and port", target.Flow{Source: prefix(client6 + "/127"), Protocol: 17, DestinationPorts: target.Port(port)}, false, false, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := l.place
-			p.Match = target.Match{Include: []target.Flow{tt.flow}}
-			if err := e.Set(ctx, p, qdisc.Netem{Loss: 100}, in(time.Minute)); err != nil {
-				t.Fatal(err)
+		{"all", target.Match{}, true, true, true},
+		{"any flow", one(target.Flow{}), true, true, true},
+		{"udp", one(target.Flow{Protocol: 17}), true, true, true},
+		{"tcp", one(target.Flow{Protocol: 6}), false, false, false},
+		{"destination port", one(toPort), true, false, true},
+		{"udp and destination port", one(target.Flow{Protocol: 17, DestinationPorts: target.Port(port)}), true, false, true},
+		{"other source port", one(target.Flow{SourcePorts: target.Port(1)}), false, false, false},
+		{"source port", one(target.Flow{SourcePorts: target.Port(from), DestinationPorts: target.Port(port)}), true, false, true},
+		{"ports", one(target.Flow{DestinationPorts: target.Ports{First: port, Last: other}}), true, true, true},
+		{"ports below", one(target.Flow{DestinationPorts: target.Ports{First: 1, Last: port}}), true, false, true},
+		{"ports above", one(target.Flow{SourcePorts: target.Ports{First: from, Last: 65535}, DestinationPorts: target.Ports{First: other, Last: 65535}}), false, true, false},
+		{"destination", one(target.Flow{Destination: prefix(server4 + "/32")}), true, true, false},
+		{"destination net", one(target.Flow{Destination: prefix("10.99.0.0/17")}), true, true, false},
+		{"mapped", one(target.Flow{Destination: prefix("::ffff:10.99.0.2/128")}), true, true, false},
+		{"other net", one(target.Flow{Destination: prefix("10.99.1.0/24")}), false, false, false},
+		{"everything IPv4", one(target.Flow{Destination: prefix("0.0.0.0/0")}), true, true, false},
+		{"source and port", one(target.Flow{Source: prefix(client4 + "/32"), DestinationPorts: target.Port(port)}), true, false, false},
+		{"destination 6", one(target.Flow{Destination: prefix(server6 + "/128")}), false, false, true},
+		{"net 6", one(target.Flow{Destination: prefix("fd00:98::/31")}), false, false, true},
+		{"other net 6", one(target.Flow{Destination: prefix("fd00:99::/127")}), false, false, false},
+		{"source 6 and port", one(target.Flow{Source: prefix(client6 + "/127"), Protocol: 17, DestinationPorts: target.Port(port)}), false, false, true},
+
+		{"two flows", target.Match{Include: []target.Flow{{Protocol: 6}, {DestinationPorts: target.Port(other)}, {Destination: prefix(server6 + "/128")}}}, false, true, true},
+		{"but a port", but(toPort), false, true, false},
+		{"but two flows", but(target.Flow{Source: prefix(client6 + "/128")}, target.Flow{DestinationPorts: target.Port(other)}), true, false, false},
+		{"but IPv6", but(target.Flow{Source: prefix("::/0")}), true, true, false},
+		{"but tcp", but(target.Flow{Protocol: 6}), true, true, true},
+		{"udp but a range", target.Match{Include: []target.Flow{{Protocol: 17}}, Exclude: []target.Flow{{DestinationPorts: target.Ports{First: other, Last: other + 9}}}}, true, false, true},
+		{"control but a port", target.Match{Control: true, Exclude: []target.Flow{toPort}}, false, true, false},
+	}
+	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
+		t.Run(string(hook), func(t *testing.T) {
+			l, e := newLab(t), newEngine(t, Config{})
+			place := l.place
+			if hook == target.Ingress {
+				place = l.at(t, l.server, target.Ingress)
 			}
-			defer func() {
-				if err := e.Clear(ctx, p); err != nil {
-					t.Error(err)
-				}
-			}()
-			for _, way := range []struct {
-				name           string
-				client, server string
-				to             int
-				selected       bool
-			}{
-				{"IPv4", client4, server4, port, tt.port4},
-				{"IPv4, other port", client4, server4, other, tt.other4},
-				{"IPv6", client6, server6, port, tt.port6},
+			for _, tt := range tests {
+				t.Run(tt.name, func(t *testing.T) {
+					p := place
+					p.Match = tt.match
+					set(t, e, p, qdisc.Netem{Loss: 100})
+					defer func() {
+						if err := e.Clear(ctx, p); err != nil {
+							t.Error(err)
+						}
+					}()
+					for _, way := range []struct {
+						name           string
+						client, server string
+						to             int
+						selected       bool
+					}{
+						{"IPv4", client4, server4, port, tt.port4},
+						{"IPv4, other port", client4, server4, other, tt.other4},
+						{"IPv6", client6, server6, port, tt.port6},
+					} {
+						f := l.newFlow(t, way.client, way.server, from, way.to)
+						f.send(20, 64, 0)
+						got := len(f.drain(10 * time.Millisecond))
+						if want := map[bool]int{true: 0, false: 20}[way.selected]; got != want {
+							t.Errorf("%s: %d arrived, want %d", way.name, got, want)
+						}
+						f.out.Close()
+						f.in.Close()
+					}
+				})
+			}
+			for _, m := range []target.Match{
+				one(target.Flow{Source: prefix("10.0.0.0/8"), Destination: prefix("fd00::/8")}),
+				one(target.Flow{Protocol: 1, DestinationPorts: target.Port(7)}),
+				{Control: true, Include: []target.Flow{toPort}},
 			} {
-				f := l.newFlow(t, way.client, way.server, from, way.to)
-				f.send(20, 64, 0)
-				got := len(f.drain(10 * time.Millisecond))
-				if want := map[bool]int{true: 0, false: 20}[way.selected]; got != want {
-					t.Errorf("%s: %d arrived, want %d", way.name, got, want)
+				p := place
+				p.Match = m
+				if err := e.Set(ctx, p, qdisc.Netem{Loss: 1}, in(time.Minute)); err == nil {
+					t.Errorf("match %+v was accepted", m)
 				}
-				f.out.Close()
-				f.in.Close()
 			}
 		})
 	}
-	for _, flow := range []target.Flow{
-		{Source: prefix("10.0.0.0/8"), Destination: prefix("fd00::/8")},
-		{Protocol: 1, DestinationPorts: target.Port(7)},
+}
+
+// What the engine cannot do is refused by name, and nothing is touched.
+func TestUnsupported(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	before := l.links(t, l.client)
+	for _, tt := range []struct {
+		n    qdisc.Netem
+		want string
+	}{
+		{qdisc.Netem{Loss: 1, ECN: true}, "ECN marking"},
+		{qdisc.Netem{Rate: 1000}, "rate"},
+		{qdisc.Netem{Delay: ms, Slot: qdisc.Slot{MinDelay: ms}}, "slot"},
+		{qdisc.Netem{Loss: 1, ECN: true, Rate: 1000, CellSize: 48, Slot: qdisc.Slot{Packets: 1, MinDelay: ms}}, "ECN marking, rate, slot"},
 	} {
-		p := l.place
-		p.Match = target.Match{Include: []target.Flow{flow}}
-		if err := e.Set(ctx, p, qdisc.Netem{Loss: 1}, in(time.Minute)); err == nil {
-			t.Errorf("flow %+v was accepted", flow)
+		err := e.Set(ctx, l.place, tt.n, in(time.Minute))
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), ": "+tt.want+": ") {
+			t.Errorf("%v: want errors.ErrUnsupported and %q", err, tt.want)
 		}
+	}
+	if len(e.places) != 0 || l.links(t, l.client) != before {
+		t.Errorf("%d places are armed, the devices are %s", len(e.places), l.links(t, l.client))
+	}
+	set(t, e, l.place, qdisc.Netem{Loss: 20, Seed: 2})
+	if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 30, ECN: true}, in(time.Minute)); err == nil {
+		t.Error("ECN was accepted")
+	}
+	st, err := e.Read(ctx, l.place)
+	if diff := cmp.Diff(qdisc.Netem{Loss: 20, Seed: 2}.Normalize(), st.Netem); err != nil || diff != "" {
+		t.Errorf("after the refusal: %v (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -251,6 +306,46 @@ func TestNeighboursAreLeftAlone(t *testing.T) {
 		})
 		if got := len(f.drain(10 * time.Millisecond)); got != 0 {
 			t.Errorf("%d arrived at 100%% loss", got)
+		}
+	}
+}
+
+// A match with control packets takes them, in both modes.
+func TestControlPackets(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	l.place.Match.Control = true
+	forget := func(server string) {
+		t.Helper()
+		if out, err := exec.Command("ip", "-n", l.client, "neigh", "del", server, "dev", "veth0").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	reachable := func(server string) bool {
+		out, err := exec.Command("ip", "-n", l.client, "neigh", "show", "to", server, "nud", "reachable").Output()
+		return err == nil && len(out) > 0
+	}
+	for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
+		forget(way.server)
+		set(t, e, l.place, qdisc.Netem{Loss: 100})
+		f := l.newFlow(t, way.client, way.server, 0, port)
+		f.send(3, 64, 20*time.Millisecond)
+		time.Sleep(slower(50 * time.Millisecond))
+		if st, err := e.Read(ctx, l.place); err != nil || st.Counters.Opened == 0 && reachable(way.server) {
+			t.Errorf("neighbour %s was found with everything lost: %+v, %v", way.server, st.Counters, err)
+		}
+		set(t, e, l.place, qdisc.Netem{Delay: 30 * ms})
+		f.next = 0
+		f.drain(10 * time.Millisecond)
+		until(t, "neighbour "+way.server, slower(5*time.Second), func() bool {
+			f.send(1, 64, 20*time.Millisecond)
+			return reachable(way.server)
+		})
+		// The request is delayed, and with it the datagram, which is delayed itself.
+		if got := f.collect(1); len(got) == 0 || least(got) < 30*ms {
+			t.Errorf("%s: %d arrived, from %s", way.server, len(got), least(got))
+		}
+		if err := e.Clear(ctx, l.place); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

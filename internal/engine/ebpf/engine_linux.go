@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,6 +122,9 @@ func (e *Engine) Set(ctx context.Context, p target.Place, n qdisc.Netem, deadlin
 }
 
 func (e *Engine) set(ctx context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
+	if err := supported(n); err != nil {
+		return err
+	}
 	until, err := monotonic(deadline)
 	if err != nil {
 		return err
@@ -277,6 +281,28 @@ func (e *Engine) lose(pl *place) {
 	if !e.closed { // otherwise Close sees to it
 		e.background.Go(func() { e.forget(pl) })
 	}
+}
+
+// supported names what n asks for and this engine does not do, as
+// errors.ErrUnsupported.
+func supported(n qdisc.Netem) error {
+	var missing []string
+	for _, f := range []struct {
+		name  string
+		asked bool
+	}{
+		{"ECN marking", n.ECN},
+		{"rate", n.Rate != 0 || n.PacketOverhead != 0 || n.CellSize != 0 || n.CellOverhead != 0},
+		{"slot", n.Slot != qdisc.Slot{}},
+	} {
+		if f.asked {
+			missing = append(missing, f.name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s: not on the ebpf engine: %w", strings.Join(missing, ", "), errors.ErrUnsupported)
+	}
+	return nil
 }
 
 // monotonic turns a deadline into CLOCK_MONOTONIC, in ns.

@@ -49,6 +49,7 @@ func (q *queue) run() {
 		q.page.beat.Store(uint64(t))
 		busy := l.read()
 		l.flush(now())
+		q.held.Store(uint64(len(l.waiting) + l.count))
 		stop := q.stopAt.Load()
 		if stop != 0 && !busy && (len(l.waiting)+l.count == 0 || now() >= stop) {
 			break
@@ -67,6 +68,7 @@ func (q *queue) run() {
 	if n := len(l.waiting) + l.count; n > 0 {
 		q.overflow.Add(uint64(n))
 	}
+	q.held.Store(0)
 	close(q.done)
 	if q.lost.Load() {
 		q.onLost()

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"netemd/internal/engine/ebpf/model"
 )
 
 // staleAfter is the age of a heartbeat from which on a program passes everything.
@@ -29,7 +31,8 @@ type slot struct {
 	// loss and rho are probability and correlation as netem scales them: 2^32-1 is
 	// 100 %.
 	loss, rho atomic.Uint32
-	_         uint32
+	// kind is the kind of a model.Chain, chances and state are the rest of it.
+	kind atomic.Uint32
 	// deadline is CLOCK_MONOTONIC in ns.
 	deadline atomic.Uint64
 	seed     atomic.Uint64
@@ -39,8 +42,28 @@ type slot struct {
 	// last is the previous correlated draw. Processors that draw at the same time
 	// overwrite each other's; with a correlation the stream is reproducible only
 	// while packets come one after the other.
-	last atomic.Uint64
-	_    [128 - 48]byte
+	last    atomic.Uint64
+	chances [5]atomic.Uint32
+	// state moves as last does.
+	state atomic.Uint32
+	_     [128 - 72]byte
+}
+
+// setChain begins a chain.
+func (s *slot) setChain(c model.Chain) {
+	s.kind.Store(c.Kind)
+	s.state.Store(c.State)
+	for i, a := range c.A {
+		s.chances[i].Store(a)
+	}
+}
+
+func (s *slot) chain() model.Chain {
+	c := model.Chain{Kind: s.kind.Load(), State: s.state.Load()}
+	for i := range c.A {
+		c.A[i] = s.chances[i].Load()
+	}
+	return c
 }
 
 // page is the memory that one place's program and this process share: the only

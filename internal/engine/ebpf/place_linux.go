@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 
+	"netemd/internal/engine/ebpf/model"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/namespaces"
@@ -104,6 +105,7 @@ func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
 	s.mode.Store(mode)
 	s.loss.Store(n.Loss.Fraction())
 	s.rho.Store(n.LossCorrelation.Fraction())
+	s.setChain(model.NewChain(n))
 	s.seed.Store(n.Seed)
 	s.drawn.Store(0)
 	s.last.Store(splitmix(^n.Seed) >> 32)
@@ -139,14 +141,10 @@ func (pl *place) arm(ctx context.Context) error {
 		if pl.header, err = linkHeader(link); err != nil {
 			return err
 		}
-		f, err := flowOf(pl.at.Match)
-		if err != nil {
-			return err
-		}
 		pl.rank = pl.hook.rank + 1
 		c := classifier{
 			hub: pl.e.hub.Map, page: page.Map, sockets: pl.e.sockets,
-			flow: f, hook: pl.at.Hook, header: pl.header, group: pl.hook.id, rank: pl.rank,
+			match: pl.at.Match, hook: pl.at.Hook, header: pl.header, group: pl.hook.id, rank: pl.rank,
 			mark: pl.e.mark,
 		}
 		ins, err := c.program()
@@ -237,6 +235,9 @@ func (pl *place) read() (fault.Status, error) {
 		return fault.Status{}, err
 	}
 	st := fault.Status{Counters: sub(pl.totals(), pl.base)}
+	if pl.queue != nil {
+		st.Queued = pl.queue.held.Load()
+	}
 	s := pl.current()
 	if s == nil {
 		return st, nil
@@ -246,6 +247,7 @@ func (pl *place) read() (fault.Status, error) {
 	st.Netem = pl.want
 	st.Netem.Loss = qdisc.PercentOf(s.loss.Load())
 	st.Netem.LossCorrelation = qdisc.PercentOf(s.rho.Load())
+	s.chain().Apply(&st.Netem)
 	st.Netem.Seed = s.seed.Load()
 	return st, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"netemd/internal/engine/ebpf/model"
 	"netemd/internal/fault"
+	"netemd/internal/match"
 	"netemd/internal/target"
 	"netemd/namespaces"
 	"netemd/qdisc"
@@ -55,6 +56,8 @@ type queue struct {
 	release func() error
 
 	frames, lossy, overflow, delayed, duplicated, reordered, corrupted atomic.Uint64
+	// held are the packets that wait now.
+	held atomic.Uint64
 	// tapDropped is the last look at the TAP's own counter.
 	tapDropped atomic.Uint64
 }
@@ -107,7 +110,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if link.Attrs().EncapType == "loopback" && !onlyIPv6(pl.at.Match) {
+		if link.Attrs().EncapType == "loopback" && match.Family(pl.at.Match) != 6 {
 			// The packet comes back without its route, and 127.0.0.1 is refused as a
 			// source then, unless route_localnet and accept_local say otherwise.
 			return fmt.Errorf("delay, reorder, duplicate and corrupt of IPv4 on loopback: %w", errors.ErrUnsupported)
@@ -175,17 +178,6 @@ func (pl *place) returnThroughTAP(q *queue, undo *[]func() error) error {
 	*undo = append(*undo, at.detach)
 	q.out = &writer{tap: q.tap.fd, namespace: pl.at.Namespace, index: pl.at.Index}
 	return nil
-}
-
-// onlyIPv6 reports whether a match can hold no IPv4 packet.
-func onlyIPv6(m target.Match) bool {
-	for _, f := range m.Include {
-		s, d := unmap(f.Source), unmap(f.Destination)
-		if !(s.IsValid() && s.Addr().Is6() || d.IsValid() && d.Addr().Is6()) {
-			return false
-		}
-	}
-	return len(m.Include) > 0
 }
 
 // wake has the thread look at what changed.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -16,10 +17,28 @@ import (
 	"netemd/qdisc"
 )
 
+// Config is what an engine needs to know. The zero value will do for a test.
+type Config struct {
+	// State marks what this engine leaves in the kernel as that of one agent, such as
+	// the agent's state folder: Sweep takes away what bears the same mark. Engines
+	// that run at the same time must not share it.
+	State string
+	// Log gets what has no caller; nil means slog.Default.
+	Log *slog.Logger
+}
+
 // Engine is the sch_netem engine. It needs CAP_NET_ADMIN and, for other namespaces
-// than its own, CAP_SYS_ADMIN. It is safe for concurrent use; calls for one device
+// than its own, CAP_SYS_ADMIN; for devices of others CAP_BPF, and where ifb is a
+// module that is not loaded, CAP_SYS_MODULE. It is safe for concurrent use; calls for one device
 // run one after another. Between calls it holds no namespace open.
 type Engine struct {
+	state string
+	log   *slog.Logger
+	// dial is qdisc.Dial, but for tests on kernels without netem.
+	dial func(qdisc.Config) (roots, error)
+	// drains are the ifbs that still let go of their packets.
+	drains sync.WaitGroup
+
 	mu      sync.Mutex
 	devices map[key]*device
 }
@@ -30,35 +49,53 @@ type key struct {
 	index     int
 }
 
-// device is what the engine remembers of a device besides what the kernel tells.
+// device is what the engine remembers of a device.
 type device struct {
 	mu sync.Mutex
-	// owner is the place whose impairment is in force, asked that impairment; the
-	// zero Place when there is none, or none that this process set.
+	// root is that of a device of ours, owner the place whose impairment is in force
+	// there: the zero Place when there is none, or none that this process set.
+	root  root
 	owner target.Place
-	asked qdisc.Netem
-	// table is the distribution whose table the kernel may still hold, which it
-	// never tells.
-	table qdisc.Distribution
-	tally tally
+	// detours are the places of a device of somebody else, by their Key.
+	detours map[string]*detour
 }
 
-// held reports whether an impairment that this process set is in force.
+// held reports whether an impairment that this process set is in force on the root.
 func (d *device) held() bool { return d.owner.Index != 0 }
 
-// unknownTable stands for any table: what matters is that it is not uniform.
-const unknownTable = qdisc.Normal
+// change is root.change, and remembers whose it is.
+func (d *device) change(c roots, p target.Place, from qdisc.State, n qdisc.Netem) error {
+	if err := d.root.change(c, nameOf(p), p, from, n); err != nil {
+		return err
+	}
+	d.owner = p
+	if n.IsZero() {
+		d.owner, d.root.asked = target.Place{}, qdisc.Netem{}
+	}
+	return nil
+}
 
 // New returns an engine that knows of no fault.
-func New() *Engine { return &Engine{devices: map[key]*device{}} }
+func New(cfg Config) *Engine {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Engine{
+		state: mark(cfg.State), log: cfg.Log, devices: map[key]*device{},
+		dial: func(c qdisc.Config) (roots, error) { return qdisc.Dial(c) },
+	}
+}
 
 // Neutral gives a device of ours the root that faults are set in: a netem that
 // impairs nothing, with a queue of qdisc.DefaultLimit packets. A root that stands
 // there already becomes neutral. The error is errors.ErrUnsupported on a kernel
 // without sch_netem and a ConflictError for a root of somebody else.
 func (e *Engine) Neutral(ctx context.Context, p target.Place) error {
-	return e.with(ctx, p, func(c *qdisc.Conn, d *device) error {
-		from, err := root(c, d, p)
+	return e.with(ctx, p, func(c *conn, d *device) error {
+		if !p.Owned {
+			return fmt.Errorf("netem: %s: netemd did not make this device, and leaves its root alone: %w", p, errors.ErrUnsupported)
+		}
+		from, err := d.ourRoot(c, p)
 		if err != nil {
 			return err
 		}
@@ -66,22 +103,27 @@ func (e *Engine) Neutral(ctx context.Context, p target.Place) error {
 	})
 }
 
-// Set makes n the whole impairment of the device, in one message that loses no
-// packet, and reads it back. When it fails, what was in force before still is. The
-// error is fs.ErrNotExist when the device or its namespace is gone, a
-// ConflictError where somebody else's root or another flow's impairment stands,
-// and errors.ErrUnsupported for what this kernel or this engine cannot do.
+// Set makes n the whole impairment at p, in one message that loses no packet, and
+// reads it back. When it fails, what was in force before still is. On a device of
+// somebody else, a zero n places what Clear takes away, and impairs nothing.
+//
+// The error is fs.ErrNotExist when the device or its namespace is gone, a
+// ConflictError where somebody else's root or another flow's impairment stands, and
+// errors.ErrUnsupported for what this kernel or this engine cannot do.
 func (e *Engine) Set(ctx context.Context, p target.Place, n qdisc.Netem, _ time.Time) error {
 	if err := n.Validate(); err != nil {
 		return err
 	}
-	return e.with(ctx, p, func(c *qdisc.Conn, d *device) error {
-		from, err := root(c, d, p)
+	return e.with(ctx, p, func(c *conn, d *device) error {
+		if !p.Owned {
+			return e.setDetour(c, d, p, n)
+		}
+		from, err := d.ourRoot(c, p)
 		if err != nil {
 			return err
 		}
 		if d.held() && d.owner.Key() != p.Key() && !from.Netem.IsZero() {
-			return &ConflictError{Place: p, Found: "the impairment of another flow, " + d.asked.String()}
+			return &ConflictError{Place: p, Found: "the impairment of another flow, " + d.root.asked.String()}
 		}
 		return d.change(c, p, from, n)
 	})
@@ -91,7 +133,11 @@ func (e *Engine) Set(ctx context.Context, p target.Place, n qdisc.Netem, _ time.
 // last. The error is fs.ErrNotExist when the device or its namespace is gone.
 func (e *Engine) Read(ctx context.Context, p target.Place) (fault.Status, error) {
 	var status fault.Status
-	err := e.with(ctx, p, func(c *qdisc.Conn, d *device) error {
+	err := e.with(ctx, p, func(c *conn, d *device) (err error) {
+		if !p.Owned {
+			status, err = e.readDetour(c, d, p)
+			return err
+		}
 		s, err := c.Root(nameOf(p))
 		if err != nil {
 			return err
@@ -99,30 +145,24 @@ func (e *Engine) Read(ctx context.Context, p target.Place) (fault.Status, error)
 		if s.Ours() && s.Other != nil {
 			return &ConflictError{Place: p, Found: fmt.Sprintf("%v, to which somebody else gave %v", s, s.Other)}
 		}
-		if d.held() && d.owner.Key() != p.Key() {
-			return nil
+		if !d.held() || d.owner.Key() == p.Key() {
+			status = d.root.status(s)
 		}
-		status.Counters = d.tally.sum
-		if !s.Ours() || s.Netem.IsZero() {
-			return nil
-		}
-		status.Netem = s.Netem
-		status.Netem.Seed = 0 // one that the kernel drew itself
-		if len(d.asked.Differences(s.Netem)) == 0 {
-			status.Netem.Seed, status.Netem.Distribution = d.asked.Seed, d.asked.Distribution
-		}
-		status.Counters = d.tally.now(s)
-		status.CountersMissing = missing(s.Netem)
 		return nil
 	})
 	return status, err
 }
 
-// Clear makes the root neutral again, in place: packets that wait keep their time,
-// and later ones overtake them. It reads back, and does nothing where no root of
-// ours stands, or where the device is gone.
+// Clear takes the impairment of p away and reads back that it is gone; nothing to
+// clear, and a device that is gone, are no errors. Packets that wait keep their time,
+// and later ones overtake them: on a device of ours in the root, which stays and
+// becomes neutral in place, on others in the ifb, which goes in the background when
+// it is empty, after 10 s at most.
 func (e *Engine) Clear(ctx context.Context, p target.Place) error {
-	err := e.with(ctx, p, func(c *qdisc.Conn, d *device) error {
+	err := e.with(ctx, p, func(c *conn, d *device) error {
+		if !p.Owned {
+			return e.clearDetour(c, d, p)
+		}
 		if d.held() && d.owner.Key() != p.Key() {
 			return nil
 		}
@@ -132,13 +172,44 @@ func (e *Engine) Clear(ctx context.Context, p target.Place) error {
 		}
 		return d.change(c, p, s, qdisc.Netem{})
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return absent(err)
 }
 
-// Close clears what this process set and did not clear.
+// Rematch makes the fault at p, on a device of somebody else, one of the flow of m: the
+// filter is replaced in one step, so that each packet meets the one or the other, and
+// the fault is then the one at p with that match. The error is fs.ErrNotExist when
+// there is no fault at p, and a ConflictError when there is one on that flow already;
+// after an error the fault is as before.
+func (e *Engine) Rematch(ctx context.Context, p target.Place, m target.Match) error {
+	q := p
+	q.Match = m
+	return e.with(ctx, p, func(c *conn, d *device) error {
+		if p.Owned {
+			return fmt.Errorf("netem: %s: the root of the device has every flow: %w", p, errors.ErrUnsupported)
+		}
+		return e.rematch(c, d, p, q)
+	})
+}
+
+// Notes are what a user should know of where the fault at p sits: that a filter of
+// somebody else comes before it.
+func (e *Engine) Notes(p target.Place) []string {
+	e.mu.Lock()
+	d := e.devices[key{p.Namespace, p.Index}]
+	e.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.detours[p.Key()]; x != nil {
+		return slices.Clone(x.notes)
+	}
+	return nil
+}
+
+// Close clears what this process set and did not clear, and waits until the last
+// ifb is gone, some 10 s at most.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	devices := slices.Collect(maps.Values(e.devices))
@@ -149,22 +220,35 @@ func (e *Engine) Close() error {
 		if d.held() {
 			places = append(places, d.owner)
 		}
+		for _, x := range d.detours {
+			places = append(places, x.at)
+		}
 		d.mu.Unlock()
 	}
 	var errs []error
 	for _, p := range places {
 		errs = append(errs, e.Clear(context.Background(), p))
 	}
+	e.drains.Wait()
 	return errors.Join(errs...)
 }
 
-// with calls f with a connection to p's namespace, one call for a device at a time.
-func (e *Engine) with(ctx context.Context, p target.Place, f func(*qdisc.Conn, *device) error) error {
+// conn is the two connections to the namespace of a place.
+type conn struct {
+	roots
+	*rtnl
+}
+
+// Close closes both.
+func (c *conn) Close() error { return errors.Join(c.roots.Close(), c.rtnl.Close()) }
+
+// with calls f with connections to p's namespace, one call for a device at a time.
+func (e *Engine) with(ctx context.Context, p target.Place, f func(*conn, *device) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	switch {
-	case p.Hook != target.Egress:
+	case p.Owned && p.Hook != target.Egress:
 		return fmt.Errorf("netem: %s: a qdisc works on egress: %w", p, errors.ErrUnsupported)
 	case p.Index <= 0:
 		return fmt.Errorf("netem: %s: %w", p, fs.ErrNotExist)
@@ -173,29 +257,28 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*qdisc.Conn, *
 	e.mu.Lock()
 	d := e.devices[k]
 	if d == nil {
-		d = &device{table: unknownTable}
+		d = &device{root: root{table: unknownTable}, detours: map[string]*detour{}}
 		e.devices[k] = d
 	}
 	e.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c, err := dial(p)
+	c, err := e.connect(p)
 	if err == nil {
 		defer func() { _ = c.Close() }()
-		if !p.Owned {
-			return notOwned(c, p)
-		}
 		err = f(c, d)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		delete(d.detours, p.Key()) // gone with its namespace
 	}
 	if errors.Is(err, fs.ErrNotExist) { // what comes back under this index is another device
-		d.owner, d.asked, d.table, d.tally = target.Place{}, qdisc.Netem{}, unknownTable, tally{}
+		d.owner, d.root = target.Place{}, root{table: unknownTable}
 	}
 	return err
 }
 
-// dial connects to the namespace that p means. The error is fs.ErrNotExist when
+// connect connects to the namespace that p means. The error is fs.ErrNotExist when
 // another one has its name now.
-func dial(p target.Place) (*qdisc.Conn, error) {
+func (e *Engine) connect(p target.Place) (*conn, error) {
 	ns, err := namespaces.Open(p.Namespace)
 	if err != nil {
 		return nil, err
@@ -209,14 +292,26 @@ func dial(p target.Place) (*qdisc.Conn, error) {
 			return nil, fmt.Errorf("namespace %q was made anew: %w", p.Namespace, fs.ErrNotExist)
 		}
 	}
-	return qdisc.Dial(qdisc.Config{NetNS: ns.FD(), Namespace: p.Namespace})
+	return e.connectTo(ns)
+}
+
+func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
+	r, err := e.dial(qdisc.Config{NetNS: ns.FD(), Namespace: ns.Name()})
+	if err != nil {
+		return nil, err
+	}
+	c, err := dialRTNL(ns.FD(), ns.Name())
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return &conn{r, c}, nil
 }
 
 func nameOf(p target.Place) qdisc.Device { return qdisc.Device{Name: p.Device, Index: p.Index} }
 
-// root returns the state of the root of ours, which it makes where the kernel's
+// ourRoot returns the state of the root of ours, which it makes where the kernel's
 // default stands.
-func root(c *qdisc.Conn, d *device, p target.Place) (qdisc.State, error) {
+func (d *device) ourRoot(c roots, p target.Place) (qdisc.State, error) {
 	s, err := c.Root(nameOf(p))
 	if err != nil || s.Ours() {
 		return s, err
@@ -227,6 +322,6 @@ func root(c *qdisc.Conn, d *device, p target.Place) (qdisc.State, error) {
 	if err := c.AddRoot(nameOf(p), qdisc.Netem{}); err != nil {
 		return s, err
 	}
-	d.owner, d.asked, d.table, d.tally = target.Place{}, qdisc.Netem{}, "", tally{}
+	d.owner, d.root = target.Place{}, root{}
 	return c.Root(nameOf(p))
 }

@@ -37,6 +37,10 @@ type bench struct {
 
 var benches int
 
+func handleAt(netnsFD int) (*netlink.Handle, error) {
+	return netlink.NewHandleAt(netns.NsHandle(netnsFD))
+}
+
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	testenv.Root(t)
@@ -59,7 +63,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	b.links, err = netlink.NewHandleAt(netns.NsHandle(ns.FD()))
+	b.links, err = handleAt(ns.FD())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +79,7 @@ func newBench(t *testing.T) *bench {
 // root reads the root qdisc, without the engine.
 func (b *bench) root(t *testing.T) qdisc.State {
 	t.Helper()
-	c, err := dial(target.Place{Namespace: b.near})
+	c, err := New(Config{}).connect(target.Place{Namespace: b.near})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +164,7 @@ func (b *bench) send(t *testing.T, count int, gap time.Duration, during func(i i
 
 func TestRefusals(t *testing.T) {
 	b := newBench(t)
-	e := New()
+	e := New(Config{})
 	ctx := t.Context()
 	loss := qdisc.Netem{Loss: 20}
 
@@ -218,7 +222,7 @@ func TestForeignRoot(t *testing.T) {
 	if err := b.links.QdiscAdd(tbf); err != nil {
 		t.Fatal(err)
 	}
-	e := New()
+	e := New(Config{})
 	for name, err := range map[string]error{
 		"neutral": e.Neutral(t.Context(), b.place),
 		"set":     e.Set(t.Context(), b.place, qdisc.Netem{Loss: 20}, time.Time{}),
@@ -241,7 +245,7 @@ func TestForeignRoot(t *testing.T) {
 
 func TestNoNetem(t *testing.T) {
 	b := newBench(t)
-	err := New().Neutral(t.Context(), b.place)
+	err := New(Config{}).Neutral(t.Context(), b.place)
 	if err == nil {
 		t.Skip("this kernel has sch_netem")
 	}
@@ -253,7 +257,7 @@ func TestNoNetem(t *testing.T) {
 func TestLife(t *testing.T) {
 	testenv.Netem(t)
 	b := newBench(t)
-	e := New()
+	e := New(Config{})
 	ctx := t.Context()
 	check := func(err error) {
 		t.Helper()
@@ -306,7 +310,7 @@ func TestLife(t *testing.T) {
 	check(e.Set(ctx, other, qdisc.Netem{Loss: 1}, time.Time{}))
 
 	// An engine that starts anew finds and clears it.
-	again := New()
+	again := New(Config{})
 	if st, err := again.Read(ctx, b.place); err != nil || st.Netem.Loss != 1 {
 		t.Errorf("after a restart: %v, %v", st.Netem, err)
 	}
@@ -329,7 +333,7 @@ func TestLife(t *testing.T) {
 func TestSetRefused(t *testing.T) {
 	testenv.Netem(t)
 	b := newBench(t)
-	e := New()
+	e := New(Config{})
 	former := qdisc.Netem{Loss: 7, Delay: 5 * ms, Jitter: ms, Distribution: qdisc.Pareto}
 	if err := e.Set(t.Context(), b.place, former, time.Time{}); err != nil {
 		t.Fatal(err)
@@ -351,7 +355,7 @@ func TestSetRefused(t *testing.T) {
 func TestDrift(t *testing.T) {
 	testenv.Netem(t)
 	b := newBench(t)
-	e := New()
+	e := New(Config{})
 	n := qdisc.Netem{Loss: 20}
 	if err := e.Set(t.Context(), b.place, n, time.Time{}); err != nil {
 		t.Fatal(err)

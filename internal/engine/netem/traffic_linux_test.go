@@ -37,7 +37,7 @@ func within(got uint64, want int) bool {
 
 func TestTrafficLoss(t *testing.T) {
 	testenv.Netem(t)
-	b, e := newBench(t), New()
+	b, e := newBench(t), New(Config{})
 	const count = 4000
 	b.send(t, 1, 0, nil) // the neighbour is known
 	for _, n := range []qdisc.Netem{{Loss: 20}, {Loss: 20, LossCorrelation: 25}, {Loss: 100}} {
@@ -64,7 +64,7 @@ func TestTrafficLoss(t *testing.T) {
 // clear lose anything.
 func TestTrafficThroughChanges(t *testing.T) {
 	testenv.Netem(t)
-	b, e := newBench(t), New()
+	b, e := newBench(t), New(Config{})
 	if err := e.Neutral(t.Context(), b.place); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestTrafficThroughChanges(t *testing.T) {
 
 func TestTrafficReorder(t *testing.T) {
 	testenv.Netem(t)
-	b, e := newBench(t), New()
+	b, e := newBench(t), New(Config{})
 	b.send(t, 1, 0, nil)
 	const count, delay = 800, 400 * ms
 	b.set(t, e, qdisc.Netem{Delay: delay, Reorder: 25})
@@ -132,7 +132,7 @@ func TestTrafficReorder(t *testing.T) {
 // A full queue is overflow, not loss.
 func TestTrafficOverflow(t *testing.T) {
 	testenv.Netem(t)
-	b, e := newBench(t), New()
+	b, e := newBench(t), New(Config{})
 	b.send(t, 1, 0, nil)
 	b.set(t, e, qdisc.Netem{Delay: 500 * ms, Limit: 10})
 	const count = 200
@@ -148,7 +148,7 @@ func TestTrafficOverflow(t *testing.T) {
 // uniform jitter none.
 func TestTrafficDistributionEnds(t *testing.T) {
 	testenv.Netem(t)
-	b, e := newBench(t), New()
+	b, e := newBench(t), New(Config{})
 	b.send(t, 1, 0, nil)
 	const count = 400
 	early := func(e *Engine, d qdisc.Distribution) int {
@@ -170,14 +170,14 @@ func TestTrafficDistributionEnds(t *testing.T) {
 	}
 	early(e, qdisc.Normal)
 	// An engine that starts anew does not know of the table.
-	if n := early(New(), ""); n != 0 {
+	if n := early(New(Config{}), ""); n != 0 {
 		t.Errorf("uniform after a restart: %d of %d early", n, count)
 	}
 }
 
 func TestTrafficDuplicateAndCorrupt(t *testing.T) {
 	testenv.Netem(t)
-	b, e := newBench(t), New()
+	b, e := newBench(t), New(Config{})
 	b.send(t, 1, 0, nil)
 	const count = 1000
 	b.set(t, e, qdisc.Netem{Duplicate: 30})

@@ -1,6 +1,7 @@
 // Package model says what netem would do to a packet: lose it, copy it, flip a bit
 // of it, and when to send it. It follows the enqueue path of the kernel's sch_netem
-// (net/sched/sch_netem.c, netem_enqueue, get_crandom and tabledist of Linux 6.12),
+// (net/sched/sch_netem.c, netem_enqueue, loss_event, get_crandom and tabledist of Linux
+// 6.12),
 // holds no packets and does no input or output.
 package model
 
@@ -17,6 +18,9 @@ type Model struct {
 	table                              []int16
 	gap, counter                       uint32
 	loss, duplicate, corrupt, disorder draw
+	// chain takes the place of loss where it has a kind.
+	chain Chain
+	step  func() uint32
 	// spread draws the delays, and bits which bit is flipped.
 	spread draw
 	bits   rand.PCG
@@ -47,16 +51,26 @@ type Verdict struct {
 // impairment does not shift another's; a seed of 0 is as good as any other.
 func New(n qdisc.Netem) *Model {
 	n = n.Normalize()
-	return &Model{
+	m := &Model{
 		limit: int(n.Limit), delay: int64(n.Delay), jitter: int64(n.Jitter),
-		table: n.Distribution.Table(), gap: gap(n),
+		table: n.JitterTable(), gap: gap(n),
 		loss:      newDraw(n.Seed, "loss", n.Loss, n.LossCorrelation),
 		duplicate: newDraw(n.Seed, "duplicate", n.Duplicate, n.DuplicateCorrelation),
 		corrupt:   newDraw(n.Seed, "corrupt", n.Corrupt, n.CorruptCorrelation),
 		disorder:  newDraw(n.Seed, "reorder", n.Reorder, n.ReorderCorrelation),
 		spread:    newDraw(n.Seed, "delay", 0, n.DelayCorrelation),
 		bits:      *rand.NewPCG(n.Seed, stream("bit")),
+		chain:     NewChain(n),
 	}
+	m.step = m.loss.uniform
+	return m
+}
+
+func (m *Model) lost() bool {
+	if m.chain.Kind != Independent {
+		return m.chain.Lost(m.step)
+	}
+	return m.loss.hit()
 }
 
 func gap(n qdisc.Netem) uint32 {
@@ -70,7 +84,7 @@ func gap(n qdisc.Netem) uint32 {
 // but a delay counts packets, and segmentation offload would have it count 64 KB
 // as one.
 func Frames(n qdisc.Netem) bool {
-	n.Delay, n.Jitter, n.DelayCorrelation, n.Distribution = 0, 0, 0, ""
+	n.Delay, n.Jitter, n.DelayCorrelation, n.Distribution, n.Samples = 0, 0, 0, "", ""
 	return !n.IsZero()
 }
 
@@ -88,7 +102,7 @@ func (m *Model) enqueue(v *Verdict, now int64, size, queued int, original bool) 
 		v.Duplicated++
 		count++
 	}
-	if m.loss.hit() {
+	if m.lost() {
 		v.Lost++
 		count--
 	}

@@ -1,0 +1,9 @@
+package cli
+
+import (
+	"errors"
+
+	"netemd/qdisc"
+)
+
+func parseTC(string) (qdisc.Patch, error) { return qdisc.Patch{}, errors.ErrUnsupported }

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"netemd/qdisc"
+)
+
+// errNothingToSize is returned, wrapped, for a flag that sizes the queue of a delay or
+// a rate that is not there.
+var errNothingToSize = errors.New("nothing to size")
+
+// impairs reports whether what is asked for is more than a seed and a queue.
+func (w *asked) impairs() bool {
+	rest := *w
+	rest.instead = nil
+	rest.patch.Seed, rest.patch.Limit, rest.expectRate, rest.queue, rest.preserveOrder = nil, nil, nil, nil, false
+	return rest != asked{}
+}
+
+// says reports whether anything is asked for.
+func (w *asked) says() bool { return w.impairs() || *w != asked{instead: w.instead} }
+
+// resolve makes the patch that turns base into what is asked for, and says how it
+// sized the queue.
+func (w *asked) resolve(base qdisc.Netem) (qdisc.Patch, []string, error) {
+	p := w.patch
+	if w.tc != "" {
+		var err error
+		w.instead.VisitAll(func(f *pflag.Flag) {
+			if f.Changed && err == nil {
+				err = usageError{fmt.Errorf("want --tc alone, without --%s", f.Name)}
+			}
+		})
+		if err != nil {
+			return p, nil, err
+		}
+		if p, err = parseTC(w.tc); err != nil {
+			return p, nil, named("--tc", err, w.tc)
+		}
+	}
+	if err := w.shape(&p); err != nil {
+		return p, nil, err
+	}
+	w.slots(base, &p)
+	if err := p.Validate(); err != nil {
+		return p, nil, err
+	}
+	if w.preserveOrder && p.Apply(base).Rate == 0 {
+		rate := qdisc.OrderRate
+		p.Rate = &rate
+	}
+	notes, err := w.size(p.Apply(base), &p)
+	return p, notes, err
+}
+
+// shape reads the table of a custom distribution.
+func (w *asked) shape(p *qdisc.Patch) error {
+	switch {
+	case w.samples == "":
+		return nil
+	case p.Distribution != nil:
+		return usageError{errors.New("want one of --distribution and --distribution-file, not both")}
+	}
+	f, err := os.Open(w.samples)
+	if err != nil {
+		return usageError{fmt.Errorf("--distribution-file: %w", err)}
+	}
+	defer f.Close()
+	samples, err := qdisc.ParseSamples(f)
+	if err != nil {
+		return named("--distribution-file", err, w.samples)
+	}
+	custom := qdisc.Custom
+	p.Distribution, p.Samples = &custom, &samples
+	return nil
+}
+
+// slots puts what is named of a slot into the slot that there is.
+func (w *asked) slots(base qdisc.Netem, p *qdisc.Patch) {
+	s := w.slot
+	if s == (slotFlags{}) {
+		return
+	}
+	slot := base.Slot
+	if s.times != nil {
+		slot.Distribution, slot.Delay, slot.Jitter, slot.Samples = "", 0, 0, ""
+		slot.MinDelay, slot.MaxDelay = s.times.MinDelay, s.times.MaxDelay
+		if *s.times == (qdisc.Slot{}) { // no slots any more
+			slot = qdisc.Slot{}
+		}
+	}
+	if s.shape != nil {
+		packets, bytes := slot.Packets, slot.Bytes
+		times := slot
+		slot = *s.shape
+		slot.Packets, slot.Bytes = packets, bytes
+		if s.times != nil { // both named: validation refuses it
+			slot.MinDelay, slot.MaxDelay = times.MinDelay, times.MaxDelay
+		}
+	}
+	if s.packets != nil {
+		slot.Packets = *s.packets
+	}
+	if s.bytes != nil {
+		slot.Bytes = *s.bytes
+	}
+	p.Slot = &slot
+}
+
+// size sets the limit of n's queue from the traffic that is expected, or the wait that
+// is allowed.
+func (w *asked) size(n qdisc.Netem, p *qdisc.Patch) ([]string, error) {
+	held := n.Delay + n.Jitter
+	switch {
+	case w.expectRate == nil && w.queue == nil:
+		return nil, nil
+	case w.expectRate != nil && w.queue != nil:
+		return nil, usageError{errors.New("want one of --expect-rate and --queue, not both")}
+	case w.patch.Limit != nil:
+		return nil, usageError{errors.New("--limit sizes the queue already: want one of --limit, --expect-rate and --queue")}
+	case w.expectRate != nil && held == 0:
+		return nil, usageError{fmt.Errorf("--expect-rate: %w: want a delay beside it, such as --delay 100ms", errNothingToSize)}
+	case w.queue != nil && n.Rate == 0:
+		return nil, usageError{fmt.Errorf("--queue: %w: want a rate beside it, such as --rate 10mbit", errNothingToSize)}
+	case w.expectRate != nil:
+		limit := qdisc.LimitFor(*w.expectRate, held)
+		p.Limit = &limit
+		return []string{fmt.Sprintf("limit %d packets: %v held for %s in frames of 1514 bytes, and half as many again",
+			limit, *w.expectRate, qdisc.FormatDuration(held))}, nil
+	}
+	limit := qdisc.LimitForQueue(n.Rate, *w.queue+held)
+	p.Limit = &limit
+	return []string{fmt.Sprintf("limit %d packets: %s of waiting%s at %v in frames of 1514 bytes",
+		limit, qdisc.FormatDuration(*w.queue), beside(held), n.Rate)}, nil
+}
+
+func beside(held time.Duration) string {
+	if held == 0 {
+		return ""
+	}
+	return " beside " + qdisc.FormatDuration(held) + " of delay"
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// way is a direction in the words of a target, or of a device.
+type way string
+
+// The ways. Egress and ingress are the device's words for to and from.
+const (
+	egress  way = "egress"
+	ingress way = "ingress"
+)
+
+func (w way) direction() fault.Direction {
+	switch w {
+	case egress:
+		return fault.To
+	case ingress:
+		return fault.From
+	}
+	return fault.Direction(w)
+}
+
+// spot is where a packet fault goes: a target, or a device and its traffic.
+type spot struct {
+	target string
+	sel    target.Selector
+	way    way
+}
+
+// flowFlags are the flags that need --dev.
+var flowFlags = []string{
+	"netns", "protocol", "dst", "port", "src", "src-port", "exclude-dst", "exclude-port", "control",
+}
+
+func (a *app) trafficFlags(cmd *cobra.Command, s *spot) {
+	a.deviceFlags(cmd, &s.sel, "impair the device `DEV` instead of a target")
+	flags := cmd.Flags()
+	flags.Var(typed(&s.sel.Protocol, "NAME", target.ParseProtocol, nil), "protocol", "only tcp, udp, icmp, icmpv6, sctp or a protocol's number")
+	flags.Var(listed(&s.sel.Peers, "HOST", word), "dst", "only packets to these hosts, addresses or CIDRs; those from them with --direction ingress")
+	flags.Var(listed(&s.sel.PeerPorts, "PORT", target.ParsePorts), "port", "only these ports of the other end, such as 5432 or 8000-8100")
+	flags.Var(listed(&s.sel.Locals, "HOST", word), "src", "only packets of these hosts, addresses or CIDRs at this end")
+	flags.Var(listed(&s.sel.LocalPorts, "PORT", target.ParsePorts), "src-port", "only these ports of this end")
+	flags.Var(listed(&s.sel.ExcludePeers, "HOST", word), "exclude-dst", "leave these hosts, addresses or CIDRs alone")
+	flags.Var(listed(&s.sel.ExcludePorts, "PORT", target.ParsePorts), "exclude-port", "leave these ports of either end alone")
+	flags.BoolVar(&s.sel.Control, "control", false, "impair ARP and neighbour discovery, too; only for a whole device")
+	completeWords(cmd, "protocol", []string{"tcp", "udp", "icmp", "icmpv6", "sctp"})
+	one(cmd, &s.way, "direction", "packets to the target, from it, or both; with --dev egress is to, ingress is from",
+		way(fault.To), way(fault.From), way(fault.Both), egress, ingress)
+}
+
+// deviceFlags name a device.
+func (a *app) deviceFlags(cmd *cobra.Command, s *target.Selector, usage string) {
+	cmd.Flags().StringVar(&s.Device, "dev", "", usage)
+	cmd.Flags().StringVar(&s.Namespace, "netns", "", "network namespace `NAME` of --dev (default the agent's)")
+	a.completeDevices(cmd, &s.Namespace)
+}
+
+// fill puts the spot into a spec.
+func (s spot) fill(cmd *cobra.Command, spec *fault.Spec) error {
+	if err := s.check(cmd); err != nil {
+		return err
+	}
+	spec.Target, spec.Direction = s.target, s.way.direction()
+	if s.sel.Device != "" {
+		sel := s.sel
+		spec.Selector = &sel
+	}
+	return nil
+}
+
+// check refuses what does not fit together.
+func (s spot) check(cmd *cobra.Command) error {
+	device := cmd.Flags().Changed("dev")
+	switch {
+	case device && cmd.Flags().Changed("target"):
+		return usageError{errors.New("want one of --target and --dev, not both")}
+	case !device && s.target == "":
+		return errNoSpot
+	case device && s.sel.Device == "":
+		return usageError{errors.New("--dev: want the name of a device")}
+	case !device && slices.Contains([]way{egress, ingress}, s.way):
+		return hinted{
+			usageError{fmt.Errorf("--direction %s: is said of a --dev", s.way)}, "of a target, write --direction " + string(s.way.direction()),
+		}
+	case device:
+		return s.sel.Validate()
+	}
+	for _, name := range flowFlags {
+		if cmd.Flags().Changed(name) {
+			return hinted{
+				usageError{fmt.Errorf("--%s: needs --dev", name)}, "a target has a flow of its own; see it with: netemctl target resolve " + s.target,
+			}
+		}
+	}
+	return nil
+}
+
+var errNoSpot = hinted{
+	usageError{errors.New("want the name of a --target, or of a device, --dev")}, "list targets with: netemctl target list",
+}
+
+// listed is a flag that may be repeated, and takes several values with commas.
+func listed[T any](dst *[]T, kind string, parse func(string) (T, error)) pflag.Value {
+	return &value{kind: kind, set: func(s string) error {
+		for part := range strings.SplitSeq(s, ",") {
+			got, err := parse(part)
+			if err != nil {
+				return err
+			}
+			*dst = append(*dst, got)
+		}
+		return nil
+	}}
+}
+
+// word is text that is not empty.
+func word(s string) (string, error) {
+	if s == "" {
+		return "", &qdisc.FieldError{Value: s, Want: "a name, an address or a CIDR such as 192.0.2.0/24"}
+	}
+	return s, nil
+}
+
+// safetyFlags are what goes with every packet fault that is applied.
+func safetyFlags(cmd *cobra.Command, force *[]string, offload *string) {
+	protections := []string{fault.ForceAgent, fault.ForceSSH, fault.ForceDefaultRoute}
+	cmd.Flags().Var(listed(force, "WHAT", among(protections)), "force",
+		"impair what is protected: agent (netemd's own connection), ssh (your session) or default-route (all of that device)")
+	completeWords(cmd, "force", protections)
+	cmd.Flags().Var(typed(offload, "off", among([]string{"off"}), nil), "offload",
+		"switch segmentation offload off on the path while the fault lasts, so that it acts on packets as on the wire")
+	completeWords(cmd, "offload", []string{"off"})
+}
+
+// among reads one of a few words.
+func among(words []string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if !slices.Contains(words, s) {
+			return "", &qdisc.FieldError{Value: s, Want: either(words)}
+		}
+		return s, nil
+	}
+}

@@ -1,0 +1,402 @@
+package netem
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// detour is the way of a flow on a device of somebody else: a filter at the hook
+// sends what it selects to an ifb, whose root netem impairs it, and which sends it on
+// from where it was.
+type detour struct {
+	at  target.Place
+	ifb link
+	// filter is as it was set, with the number of its program.
+	filter filter
+	root   root
+	// seen are the packets of the filters before this one, before is what this one
+	// had counted when the fault began.
+	seen, before uint64
+	// notes are what the user should know of the placement.
+	notes []string
+	// cleared is when the filter went; the zero time for a detour in use. Each life
+	// has its own number.
+	cleared time.Time
+	life    int
+}
+
+// step is called after each change of the kernel's state; tests end the process there.
+var step = func(string) {}
+
+// undo is what a failed placement takes back, in reverse.
+type undo []func() error
+
+func (u *undo) push(f func() error) { *u = append(*u, f) }
+
+func (u undo) run() error {
+	var errs []error
+	for _, f := range slices.Backward(u) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
+}
+
+// setDetour makes n the impairment of p's flow. What is whole is changed in place,
+// what is missing or not as it should be is made anew.
+func (e *Engine) setDetour(c *conn, d *device, p target.Place, n qdisc.Netem) error {
+	l, door, header, err := c.survey(p)
+	if err != nil {
+		return err
+	}
+	x, err := e.known(c, d, p)
+	if err != nil {
+		return err
+	}
+	if x == nil {
+		x = &detour{at: p}
+	}
+	var made undo
+	before := *x
+	if err := e.lay(c, x, l, door, header, n, &made); err != nil {
+		*x = before
+		return errors.Join(err, made.run())
+	}
+	if !x.cleared.IsZero() { // it was on its way out
+		x.cleared = time.Time{}
+		x.life++
+	}
+	d.detours[p.Key()] = x
+	return nil
+}
+
+// survey looks at a place before anything is changed: at its device, at what stands
+// at the hooks, and at the header of its packets.
+func (c *conn) survey(p target.Place) (link, entrance, int, error) {
+	l, err := c.subject(p)
+	if err != nil {
+		return link{}, entrance{}, 0, err
+	}
+	if l.flags&unix.IFF_LOOPBACK != 0 && p.Hook == target.Ingress {
+		return link{}, entrance{}, 0, fmt.Errorf("netem: %s: every packet of a loopback device passes its egress, once; a fault belongs there: %w", p, errors.ErrUnsupported)
+	}
+	header, err := l.header()
+	if err != nil {
+		return link{}, entrance{}, 0, err
+	}
+	door, err := c.entrance(l)
+	if err == nil {
+		err = door.check(p)
+	}
+	return l, door, header, err
+}
+
+// lay makes of x what it shall be, from the ifb to the filter.
+func (e *Engine) lay(c *conn, x *detour, l link, door entrance, header int, n qdisc.Netem, made *undo) error {
+	former := x.ifb
+	from, whole, err := e.whole(c, x)
+	if err != nil {
+		return err
+	}
+	if whole {
+		back := from.Netem
+		if len(x.root.asked.Differences(back)) == 0 {
+			back = x.root.asked // with the distribution
+		}
+		if !x.cleared.IsZero() { // another fault
+			x.root.tally, x.seen, x.before = tally{base: from.Stats}, 0, 0
+		}
+		if err := x.root.change(c, x.ifb.device(), x.at, from, n); err != nil {
+			return err
+		}
+		made.push(func() error {
+			now, err := c.Root(x.ifb.device())
+			if err != nil {
+				return err
+			}
+			return x.root.change(c, x.ifb.device(), x.at, now, back)
+		})
+	} else if err := e.makeIFB(c, x, door, n, made); err != nil {
+		return err
+	}
+	if err := c.open(x, l, door, made); err != nil {
+		return err
+	}
+	if err := e.redirect(c, x, l, header, made); err != nil {
+		return err
+	}
+	if !whole && former.index != 0 { // what was left of it
+		return c.deleteLink(former)
+	}
+	return nil
+}
+
+// whole reports whether the ifb of x and its root are as they were made, and the
+// root's state.
+func (e *Engine) whole(c *conn, x *detour) (qdisc.State, bool, error) {
+	if x.ifb.index == 0 {
+		return qdisc.State{}, false, nil
+	}
+	now, err := c.link(x.ifb.name, x.ifb.index)
+	if err != nil || now.name != x.ifb.name || !e.made(now) || !now.up() {
+		return qdisc.State{}, false, absent(err)
+	}
+	s, err := c.Root(x.ifb.device())
+	if err != nil {
+		return s, false, absent(err)
+	}
+	return s, s.Ours(), nil
+}
+
+// made reports whether l is an ifb of an agent with this engine's mark.
+func (e *Engine) made(l link) bool {
+	r, ok := parseRecord(l.alias)
+	return ok && l.kind == ifbKind && r.state == e.state
+}
+
+// tries is how many names are tried for an ifb.
+const tries = 8
+
+// makeIFB makes the ifb of x, with its record and its root.
+func (e *Engine) makeIFB(c *conn, x *detour, door entrance, n qdisc.Netem, made *undo) error {
+	if err := loadIFB(); err != nil {
+		return fmt.Errorf("netem: %s: %w", x.at, err)
+	}
+	var l link
+	err := fs.ErrExist
+	for try := 0; errors.Is(err, fs.ErrExist) && try < tries; try++ {
+		l, err = c.createIFB(ifbName(e.state, x.at, try))
+	}
+	if err != nil {
+		return err
+	}
+	made.push(func() error { return c.deleteLink(l) })
+	step("ifb")
+	r := record{state: e.state, device: x.at.Index, hook: x.at.Hook, madeClsact: door.kind == ""}
+	if err := c.setAlias(l, r.String()); err != nil {
+		return err
+	}
+	step("alias")
+	if err := c.AddRoot(l.device(), n); err != nil {
+		return err
+	}
+	step("root")
+	if err := verify(c, l.device(), x.at, n); err != nil {
+		return err
+	}
+	if err := c.setUp(l); err != nil {
+		return err
+	}
+	step("up")
+	x.ifb = l
+	x.root = root{asked: n, table: n.Distribution, tally: tally{sum: x.root.tally.sum}}
+	return nil
+}
+
+// open adds a clsact to the device where there is none, once the ifb's record says
+// so.
+func (c *conn) open(x *detour, l link, door entrance, made *undo) error {
+	if door.kind != "" {
+		return nil
+	}
+	if err := c.record(x.ifb, true); err != nil {
+		return err
+	}
+	err := c.addClsact(l)
+	if errors.Is(err, fs.ErrExist) { // somebody was faster
+		return c.record(x.ifb, false)
+	}
+	if err != nil {
+		return err
+	}
+	made.push(func() error { return c.vacate(l) })
+	step("clsact")
+	return nil
+}
+
+// record writes in the alias of an ifb of ours whether the clsact is ours.
+func (c *conn) record(l link, madeClsact bool) error {
+	now, err := c.link(l.name, l.index)
+	if err != nil {
+		return err
+	}
+	r, ok := parseRecord(now.alias)
+	if !ok || r.madeClsact == madeClsact {
+		return nil
+	}
+	r.madeClsact = madeClsact
+	return c.setAlias(l, r.String())
+}
+
+// redirect lets the filter of x send its flow to the ifb, and reads it back.
+func (e *Engine) redirect(c *conn, x *detour, l link, header int, made *undo) error {
+	all, err := c.filters(l, x.at.Hook)
+	if err != nil {
+		return err
+	}
+	old, err := find(all, x.filter.cookie)
+	if err == nil {
+		x.filter.packets = old.packets
+		if old.program == x.filter.program && x.leads(old) {
+			return nil
+		}
+	}
+	prog, id, err := load(x.at.Match, header)
+	if err != nil {
+		return fmt.Errorf("netem: %s: %w", x.at, err)
+	}
+	defer func() { _ = prog.Close() }()
+	f, ahead := old, []filter(nil)
+	if old.handle == 0 {
+		f, ahead = position(all)
+	}
+	f.to, f.cookie = x.ifb.index, x.ifb.name
+	f.name = filterText(e.state, f.cookie)
+	if old.handle != 0 {
+		err = c.replaceFilter(l, x.at.Hook, f, prog.FD())
+	} else {
+		err = c.addFilter(l, x.at.Hook, f, prog.FD())
+		made.push(func() error { return c.dropFilter(l, x.at.Hook, f.cookie) })
+	}
+	if err != nil {
+		return err
+	}
+	step("filter")
+	all, err = c.filters(l, x.at.Hook)
+	if err != nil {
+		return err
+	}
+	now, err := find(all, f.cookie)
+	if err != nil || now.program != id || now.to != f.to || !now.redirects {
+		return &ConflictError{Place: x.at, Found: "meanwhile somebody changed the filter that was just set"}
+	}
+	x.seen, x.before = x.seen+x.filter.packets-x.before, 0
+	x.filter = now
+	if old.handle == 0 {
+		x.notes = nil
+		for _, o := range ahead {
+			x.notes = append(x.notes, fmt.Sprintf("%s: a filter of somebody else, %s, comes first: what it decides on never gets to the fault", x.at, o))
+		}
+		for _, n := range x.notes {
+			e.log.Warn("netem: " + n)
+		}
+	}
+	return nil
+}
+
+// leads reports whether f does what it should.
+func (x *detour) leads(f filter) bool { return f.redirects && f.to == x.ifb.index && f.chain == 0 }
+
+// dropFilter deletes our filter with that cookie and reads back that it is gone.
+func (c *conn) dropFilter(l link, hook target.Hook, cookie string) error {
+	for range 2 {
+		all, err := c.filters(l, hook)
+		if err != nil {
+			return err
+		}
+		f, err := find(all, cookie)
+		if err != nil {
+			return nil //nolint:nilerr // it is gone
+		}
+		if err := c.deleteFilter(l, hook, f); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("filter delete: %s: it is still there: %w", l.name, fs.ErrExist)
+}
+
+// known returns the detour of p: as remembered, or as an earlier process with the same
+// mark left it; nil when there is none.
+func (e *Engine) known(c *conn, d *device, p target.Place) (*detour, error) {
+	if x := d.detours[p.Key()]; x != nil {
+		return x, nil
+	}
+	all, err := c.links()
+	if err != nil {
+		return nil, err
+	}
+	for try := range tries {
+		i := slices.IndexFunc(all, func(l link) bool { return l.name == ifbName(e.state, p, try) })
+		if i < 0 {
+			return nil, nil
+		}
+		r, ok := parseRecord(all[i].alias)
+		if ok && e.made(all[i]) && r.device == p.Index && r.hook == p.Hook {
+			// The program of a filter that this process did not set is another one.
+			return &detour{at: p, ifb: all[i], filter: filter{cookie: all[i].name}, root: root{table: unknownTable}}, nil
+		}
+	}
+	return nil, nil
+}
+
+// rematch is Rematch from p to q.
+func (e *Engine) rematch(c *conn, d *device, p, q target.Place) error {
+	x := d.detours[p.Key()]
+	if x == nil || !x.cleared.IsZero() {
+		return fmt.Errorf("netem: %s: no fault there: %w", p, fs.ErrNotExist)
+	}
+	if other := d.detours[q.Key()]; other != nil && other != x {
+		return &ConflictError{Place: q, Found: "another fault on the same flow"}
+	}
+	l, door, header, err := c.survey(q)
+	if err != nil {
+		return err
+	}
+	before := *x
+	x.at = q
+	x.filter.program = 0
+	var made undo
+	err = c.open(x, l, door, &made)
+	if err == nil {
+		err = e.redirect(c, x, l, header, &made)
+	}
+	if err != nil {
+		*x = before
+		return errors.Join(err, made.run())
+	}
+	delete(d.detours, p.Key())
+	d.detours[q.Key()] = x
+	return nil
+}
+
+// readDetour is Read on a device of somebody else.
+func (e *Engine) readDetour(c *conn, d *device, p target.Place) (fault.Status, error) {
+	l, err := c.subject(p)
+	if err != nil {
+		return fault.Status{}, err
+	}
+	x, err := e.known(c, d, p)
+	if x == nil || err != nil {
+		return fault.Status{}, err
+	}
+	s, whole, err := e.whole(c, x)
+	if err != nil {
+		return fault.Status{}, err
+	}
+	if !x.cleared.IsZero() {
+		return fault.Status{Counters: x.root.tally.sum, Queued: uint64(s.Stats.Queued)}, nil
+	}
+	all, err := c.filters(l, p.Hook)
+	if err != nil {
+		return fault.Status{}, err
+	}
+	now, err := find(all, x.filter.cookie)
+	known := err == nil && (x.filter.program == 0 || now.program == x.filter.program)
+	status := x.root.status(s)
+	if !known || !whole || !x.leads(now) || s.Other != nil {
+		status.Netem = qdisc.Netem{} // not what was asked for
+	}
+	if known {
+		x.filter.packets = now.packets
+	}
+	status.Counters.Seen = x.seen + x.filter.packets - x.before
+	return status, nil
+}

@@ -1,0 +1,144 @@
+package netem
+
+import (
+	"time"
+
+	"netemd/internal/target"
+)
+
+const (
+	// drainLimit is how long packets of a cleared fault may keep their time; then they
+	// are dropped.
+	drainLimit = 10 * time.Second
+	// drainTick is between two looks, of which two must find the ifb empty: a packet
+	// may be on its way there for as long as a classifier runs, and on its way from
+	// there for as long as a tasklet waits.
+	drainTick = 25 * time.Millisecond
+)
+
+// clearDetour takes the filter away, and leaves the rest to the background.
+func (e *Engine) clearDetour(c *conn, d *device, p target.Place) error {
+	x, err := e.known(c, d, p)
+	if x == nil || err != nil || !x.cleared.IsZero() {
+		return err
+	}
+	l, err := c.subject(p)
+	if err == nil {
+		if s, err := c.Root(x.ifb.device()); err == nil && s.Ours() {
+			x.root.tally.changed(s)
+		}
+		err = c.dropFilter(l, p.Hook, x.filter.cookie)
+	}
+	if absent(err) != nil {
+		return err
+	}
+	step("filter gone")
+	x.cleared, x.filter = time.Now(), filter{}
+	x.life++
+	d.detours[p.Key()] = x
+	life := x.life
+	e.drains.Go(func() { e.drain(d, x, life) })
+	return nil
+}
+
+// drain waits until the ifb of x is empty, and takes away what is left.
+func (e *Engine) drain(d *device, x *detour, life int) {
+	var last uint64
+	for {
+		time.Sleep(drainTick)
+		d.mu.Lock()
+		ended := x.life != life || e.drained(d, x, &last)
+		d.mu.Unlock()
+		if ended {
+			return
+		}
+	}
+}
+
+// drained looks whether the ifb of x is empty, where last had passed it at the look
+// before, and if so, or when it has had its time, takes it away.
+func (e *Engine) drained(d *device, x *detour, last *uint64) bool {
+	over := time.Since(x.cleared) > drainLimit
+	c, err := e.connect(x.at)
+	if err == nil {
+		defer func() { _ = c.Close() }()
+		var waiting, passed uint64
+		waiting, passed, err = c.waiting(x.ifb)
+		if err == nil && !over && (waiting > 0 || passed != *last) {
+			*last = passed
+			return false
+		}
+		if waiting > 0 {
+			e.log.Warn("netem: packets of a cleared fault were dropped", "place", x.at.String(), "packets", waiting, "after", drainLimit)
+		}
+		if absent(err) == nil {
+			err = e.dismantle(c, x.ifb)
+		}
+	}
+	switch {
+	case absent(err) == nil: // with its namespace, at the latest
+	case !over:
+		return false
+	default:
+		e.log.Error("netem: a cleared fault left its ifb", "place", x.at.String(), "ifb", x.ifb.name, "err", err)
+	}
+	delete(d.detours, x.at.Key())
+	return true
+}
+
+// waiting is how many packets are in an ifb, at least, and how many it has passed on.
+func (c *conn) waiting(l link) (waiting, passed uint64, err error) {
+	s, err := c.Root(l.device())
+	if err != nil {
+		return 0, 0, err
+	}
+	now, err := c.link(l.name, l.index)
+	if err != nil {
+		return 0, 0, err
+	}
+	// What it received left the queue, what it sent is back on its way.
+	return uint64(s.Stats.Queued) + now.received - min(now.sent, now.received), now.sent, nil
+}
+
+// dismantle takes away an ifb whose filter is gone, and before it the clsact, if that
+// is ours and nothing else needs it. The ifb goes last, since its record says what is
+// left to do.
+func (e *Engine) dismantle(c *conn, l link) error {
+	now, err := c.link(l.name, l.index)
+	if err != nil {
+		return absent(err)
+	}
+	r, ok := parseRecord(now.alias)
+	if !ok || !e.made(now) || now.name != l.name {
+		return nil // another device has its index
+	}
+	on, err := c.link("device of "+l.name, r.device)
+	if err == nil && r.madeClsact {
+		err = c.leave(on, now)
+	}
+	if absent(err) != nil {
+		return err
+	}
+	step("clsact gone")
+	if err := c.deleteLink(now); err != nil {
+		return err
+	}
+	step("ifb gone")
+	return nil
+}
+
+// leave hands the clsact that the record of l calls ours over to another ifb on the
+// same device, or deletes it.
+func (c *conn) leave(on, l link) error {
+	all, err := c.links()
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		r, ok := parseRecord(other.alias)
+		if ok && other.kind == ifbKind && other.index != l.index && r.device == on.index {
+			return c.record(other, true)
+		}
+	}
+	return c.vacate(on)
+}

@@ -1,0 +1,76 @@
+package netem
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"netemd/qdisc"
+)
+
+var order = binary.NativeEndian
+
+// rtnl is an rtnetlink connection to one namespace, for links, clsact and filters.
+// What it reads it takes apart only as far as it must, since foreign qdiscs and
+// filters may have attributes that nobody here knows.
+type rtnl struct {
+	nl        *netlink.Conn
+	namespace string
+}
+
+func dialRTNL(netns int, namespace string) (*rtnl, error) {
+	nl, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: netns, Strict: true})
+	if err != nil {
+		return nil, fmt.Errorf("rtnetlink dial: %w", err)
+	}
+	return &rtnl{nl: nl, namespace: namespace}, nil
+}
+
+func (c *rtnl) Close() error { return c.nl.Close() }
+
+// change sends one request and waits for the acknowledgement. device is what the
+// error says.
+func (c *rtnl) change(op, device string, typ netlink.HeaderType, flags netlink.HeaderFlags, header []byte, attrs *netlink.AttributeEncoder) error {
+	_, err := c.execute(op, device, typ, netlink.Request|netlink.Acknowledge|flags, header, attrs)
+	return err
+}
+
+// dump lists.
+func (c *rtnl) dump(op, device string, typ netlink.HeaderType, header []byte) ([]netlink.Message, error) {
+	return c.execute(op, device, typ, netlink.Request|netlink.Dump, header, nil)
+}
+
+func (c *rtnl) execute(op, device string, typ netlink.HeaderType, flags netlink.HeaderFlags, header []byte, attrs *netlink.AttributeEncoder) ([]netlink.Message, error) {
+	if attrs != nil {
+		b, err := attrs.Encode()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", op, device, err)
+		}
+		header = append(header, b...)
+	}
+	replies, err := c.nl.Execute(netlink.Message{Header: netlink.Header{Type: typ, Flags: flags}, Data: header})
+	if err == nil {
+		return replies, nil
+	}
+	e := &qdisc.OpError{Op: op, Device: device, Namespace: c.namespace, Err: err}
+	if reply, ok := errors.AsType[*netlink.OpError](err); ok {
+		e.Err, e.Message = reply.Err, reply.Message
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		e.Err = errno
+	}
+	return nil, e
+}
+
+// absent makes success of an error that says that the thing is not there.
+func absent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+package netem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"netemd/internal/target"
+	"netemd/namespaces"
+)
+
+// sweepDrain is how long the packets of a dead agent's faults may keep their time.
+const sweepDrain = 2 * time.Second
+
+// Sweep removes what engines with that Config.State left on devices of others in the
+// namespaces with these names, the empty name being this process's own: filters, ifbs,
+// and a clsact that they made, once nothing stands in it. It finds what a process
+// left that was killed at any step, and is idempotent. No engine with that state may
+// run. A namespace that does not exist is no error; Sweep goes on after errors and
+// joins them. It needs what Engine needs.
+func Sweep(ctx context.Context, names []string, state string) error {
+	return New(Config{State: state}).sweep(ctx, names)
+}
+
+func (e *Engine) sweep(ctx context.Context, names []string) error {
+	var errs []error
+	for _, name := range names {
+		if err := e.sweepNamespace(ctx, name); absent(err) != nil {
+			errs = append(errs, fmt.Errorf("netem: sweep namespace %q: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Engine) sweepNamespace(ctx context.Context, name string) error {
+	ns, err := namespaces.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ns.Close() }()
+	c, err := e.connectTo(ns)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	all, err := c.links()
+	if err != nil {
+		return err
+	}
+	errs := []error{e.sweepFilters(c, all)}
+	var left []link
+	for _, l := range all {
+		switch {
+		case e.made(l):
+			left = append(left, l)
+		case l.kind == ifbKind && l.alias == "" && ourName(l.name, e.state): // half made
+			errs = append(errs, c.deleteLink(l))
+		}
+	}
+	errs = append(errs, c.waitEmpty(ctx, left))
+	for _, l := range left {
+		errs = append(errs, e.dismantle(c, l))
+	}
+	return errors.Join(errs...)
+}
+
+// sweepFilters deletes the filters with this engine's mark, whether their ifb is still
+// there or not.
+func (e *Engine) sweepFilters(c *conn, all []link) error {
+	doors, err := c.entrances()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range all {
+		if doors[l.index].kind == "" {
+			continue
+		}
+		for _, hook := range []target.Hook{target.Egress, target.Ingress} {
+			found, err := c.filters(l, hook)
+			errs = append(errs, absent(err))
+			for _, f := range found {
+				if f.ours() && filterState(f.name) == e.state {
+					errs = append(errs, c.dropFilter(l, hook, f.cookie))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// waitEmpty waits until the ifbs are empty, for sweepDrain at most.
+func (c *conn) waitEmpty(ctx context.Context, left []link) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepDrain)
+	defer cancel()
+	tick := time.NewTicker(drainTick)
+	defer tick.Stop()
+	for _, l := range left {
+		for last := uint64(0); ; {
+			waiting, passed, err := c.waiting(l)
+			if err != nil || waiting == 0 && passed == last {
+				break // what cannot be read goes as it is
+			}
+			last = passed
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
+		}
+	}
+	return nil
+}

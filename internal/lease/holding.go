@@ -1,0 +1,48 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// Holding is a packet fault with what is in force at its places, for those who verify
+// it.
+type Holding struct {
+	Fault  fault.Fault
+	Target target.Target
+	Places []Held
+}
+
+// Held is one place, and everything that all faults there amount to.
+type Held struct {
+	Place target.Place
+	Netem qdisc.Netem
+}
+
+// Held returns a packet fault as the kernel has it now. A stream fault's error is
+// errors.ErrUnsupported.
+func (m *Manager) Held(ctx context.Context, id string) (Holding, error) {
+	m.look(ctx, id)
+	m.mu.Lock()
+	h, ok := m.held[id]
+	if !ok {
+		defer m.mu.Unlock()
+		return Holding{}, m.unknownFault(id)
+	}
+	holding := Holding{Fault: h.fault, Target: h.target}
+	places := h.places()
+	slots := h.slots
+	m.mu.Unlock()
+	if len(places) == 0 {
+		return Holding{}, fmt.Errorf("fault %s has no packets that could be looked at, it is one of streams: %w", id, errors.ErrUnsupported)
+	}
+	for _, s := range slots {
+		holding.Places = append(holding.Places, Held{Place: s.place, Netem: union(m.at(s))})
+	}
+	return holding, nil
+}

@@ -1,0 +1,192 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+)
+
+// lookUpAll looks the host names of what is held up again, those of one selector once,
+// so that faults on the same packets stay together.
+func (m *Manager) lookUpAll(ctx context.Context) {
+	m.mu.Lock()
+	selectors, ids := map[string]target.Selector{}, map[string][]string{}
+	for _, h := range m.order {
+		if s := h.fault.Spec.Selector; s != nil && s.NeedsLookup() {
+			selectors[s.String()] = *s
+			ids[s.String()] = append(ids[s.String()], h.fault.ID)
+		}
+	}
+	m.mu.Unlock()
+	var looking sync.WaitGroup // a name server that hangs holds up no other's names
+	for key, s := range selectors {
+		looking.Go(func() {
+			match, err := s.Match(ctx, m.cfg.Lookup)
+			for _, id := range ids[key] {
+				if ctx.Err() == nil {
+					m.follow(ctx, id, match, err)
+				}
+			}
+		})
+	}
+	looking.Wait()
+}
+
+// follow moves a fault to what its host names stand for now. What cannot be done
+// leaves the fault where it is, with a warning.
+func (m *Manager) follow(ctx context.Context, id string, match target.Match, err error) {
+	h, leave, enterErr := m.enterFault(ctx, id)
+	if enterErr != nil {
+		return
+	}
+	defer leave()
+	if h.fault.State == fault.Lost {
+		return
+	}
+	moved := false
+	if err == nil {
+		moved, err = m.move(ctx, h, match)
+	}
+	note := ""
+	switch {
+	case err == nil:
+	case moved:
+		note = "the addresses that its host names had before could not be left: " + err.Error()
+	default:
+		note = "its host names could not be followed, the addresses from before stand: " + err.Error()
+	}
+	if err != nil {
+		m.cfg.Log.Warn("host names", "fault", id, "moved", moved, "err", err)
+	}
+	m.note(h, func(n *notes) { n.lookup = note })
+	if moved {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.publish("changed", h.fault)
+	}
+}
+
+// move puts h into force for match, then takes it away from what it had before: no
+// packet that is meant both before and after goes unimpaired meanwhile. When h was not
+// moved it is as before. The caller holds the lane.
+func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved bool, err error) {
+	after := held{fault: h.fault, target: h.target}
+	after.target.To.Match, after.target.From.Match = match, match.Reverse()
+	places, err := placesOf(after.target, h.fault.Spec.Direction)
+	if err != nil {
+		return false, err
+	}
+	after.slots = slotsOf(places)
+	came, left := missing(after.slots, h.slots), missing(h.slots, after.slots)
+	if len(came)+len(left) == 0 {
+		return false, m.leave(ctx, h, nil)
+	}
+	if m.cfg.Protect != nil {
+		if err := m.cfg.Protect(ctx, h.fault.Spec, places); err != nil {
+			return false, err
+		}
+	}
+	if err := m.fits(h, &after); err != nil {
+		return false, err
+	}
+	seen, err := m.count(ctx, h)
+	if err != nil {
+		return false, err
+	}
+	before := held{target: h.target, slots: h.slots}
+	m.take(h, after)
+	for _, s := range came {
+		if err = m.set(ctx, h, s, m.at(s)); err != nil {
+			m.take(h, before)
+			return false, errors.Join(err, m.leave(ctx, h, came))
+		}
+	}
+	err = m.leave(ctx, h, left)
+	m.rebase(ctx, h)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.carried, h.fault.Counters = seen.counters, seen.counters
+	return true, err
+}
+
+// missing are the slots of a that b has not.
+func missing(a, b []slot) []slot {
+	return slices.DeleteFunc(slices.Clone(a), func(s slot) bool {
+		return slices.ContainsFunc(b, func(o slot) bool { return o.key == s.key })
+	})
+}
+
+// take gives h the target and slots of from.
+func (m *Manager) take(h *held, from held) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.target, h.slots = from.target, from.slots
+}
+
+// leave takes h away from slots that are no longer its own, and from those that it
+// could not leave before. The caller holds the lane.
+func (m *Manager) leave(ctx context.Context, h *held, slots []slot) error {
+	ctx, cancel := undoing(ctx)
+	defer cancel()
+	var stuck []slot
+	var errs []error
+	for _, s := range slices.Concat(h.stale, slots) {
+		if slices.ContainsFunc(h.slots, func(o slot) bool { return o.key == s.key }) {
+			continue // it came back
+		}
+		if err := m.set(ctx, h, s, m.at(s)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			stuck, errs = append(stuck, s), append(errs, err)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.stale = stuck
+	return errors.Join(errs...)
+}
+
+// fits reports whether h may become after. Faults with the same host names come along.
+func (m *Manager) fits(h, after *held) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range m.order {
+		if other == h || sameSelector(other, h) {
+			continue
+		}
+		if err := conflict(after, other); err != nil {
+			return fmt.Errorf("follow: %w", err)
+		}
+	}
+	return nil
+}
+
+func sameSelector(a, b *held) bool {
+	s, t := a.fault.Spec.Selector, b.fault.Spec.Selector
+	return s != nil && t != nil && s.String() == t.String()
+}
+
+// adopt gives h the addresses of a fault that is held with the same host names, so that
+// both stand on the same packets; they move together later. The caller holds the lane.
+func (m *Manager) adopt(h *held) {
+	if !h.fault.Spec.Selector.NeedsLookup() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range m.order {
+		if !sameSelector(other, h) || deviceLane(other.target.To) != deviceLane(h.target.To) {
+			continue
+		}
+		t := h.target
+		t.To.Match, t.From.Match = other.target.To.Match, other.target.From.Match
+		if places, err := placesOf(t, h.fault.Spec.Direction); err == nil {
+			h.target, h.slots = t, slotsOf(places)
+			return
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package lease
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"netemd/internal/fault"
+	"netemd/qdisc"
+)
+
+// notes are the warnings that come and go while a fault is held.
+type notes struct{ offload, lookup, ending string }
+
+// warnings are everything that the user should know about the fault.
+func (h *held) warnings() []string {
+	var w []string
+	if h.isPacket() {
+		w = h.fault.Spec.Packet.Warnings()
+		if p := h.slots[0].place; h.fault.Engine == fault.Netem && p.Owned && !p.Match.Whole() {
+			w = append(w, fmt.Sprintf("netem on the lab's wire impairs every packet on that link, not only those of %s", h.fault.Spec.TargetName()))
+		}
+		if s := superPackets(h.fault); s != "" {
+			w = append(w, s)
+		}
+	}
+	for _, n := range []string{h.notes.offload, h.notes.lookup, h.notes.ending} {
+		if n != "" {
+			w = append(w, n)
+		}
+	}
+	return w
+}
+
+// note sets one of h's notes. The caller holds the lane, not the lock.
+func (m *Manager) note(h *held, set func(*notes)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	set(&h.notes)
+	h.fault.Warnings = h.warnings()
+}
+
+// superPackets warns that the fault acts on packets that are several on the wire.
+func superPackets(f fault.Fault) string {
+	n := f.Spec.Packet
+	var what string
+	switch {
+	case n.Loss != 0 || n.LossState != qdisc.LossState{} || n.GilbertElliott != qdisc.GilbertElliott{}:
+		what = "loss"
+	case n.Reorder != 0:
+		what = "reorder"
+	case n.Rate != 0:
+		what = "rate"
+	default:
+		return ""
+	}
+	for _, o := range f.Offloads {
+		var on []string
+		for _, feature := range o.Before {
+			if strings.HasPrefix(feature, "tx-") && strings.HasSuffix(feature, "-segmentation") && !slices.Contains(o.Off, feature) {
+				on = append(on, feature)
+			}
+		}
+		if len(on) > 0 {
+			return fmt.Sprintf("%s may act on up to 64 KB of TCP at once, since %s has segmentation offload on (%s); --offload off cuts it into packets while the fault lasts",
+				what, where(o), strings.Join(on, ", "))
+		}
+	}
+	return ""
+}
+
+func where(o fault.Offload) string {
+	if o.Namespace == "" {
+		return o.Device
+	}
+	return o.Device + " in netns " + o.Namespace
+}

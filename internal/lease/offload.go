@@ -1,0 +1,71 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+)
+
+// Offloads reads and switches what devices do with segments.
+type Offloads interface {
+	// Read returns the settings of the devices through which packets of the places pass.
+	Read(ctx context.Context, places []target.Place) ([]fault.Offload, error)
+	// Off switches off what makes packets that are several on the wire, in the name of
+	// a fault, and returns what it did. When it fails everything is as it was.
+	Off(ctx context.Context, id string, devices []fault.Offload) ([]fault.Offload, error)
+	// Restore switches back what was switched off in the name of a fault; nothing is no
+	// error, nor is a device that is gone.
+	Restore(ctx context.Context, id string) error
+}
+
+// offloadRead records the settings of h's path. That they cannot be read is worth a
+// warning, unless they are to be changed.
+func (m *Manager) offloadRead(ctx context.Context, h *held) error {
+	off := h.fault.Spec.Offload == fault.OffloadOff
+	if m.cfg.Offloads == nil {
+		if off {
+			return fmt.Errorf("apply: offload settings cannot be changed here: %w", errors.ErrUnsupported)
+		}
+		return nil
+	}
+	found, err := m.cfg.Offloads.Read(ctx, h.places())
+	switch {
+	case err == nil:
+		h.fault.Offloads = found
+	case off || errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("apply: %w", err)
+	default:
+		h.notes.offload = "the path's offload settings could not be read: " + err.Error()
+	}
+	return nil
+}
+
+// offloadOff switches segmentation off where h asks for it.
+func (m *Manager) offloadOff(ctx context.Context, h *held) error {
+	if h.fault.Spec.Offload != fault.OffloadOff {
+		return nil
+	}
+	done, err := m.cfg.Offloads.Off(ctx, h.fault.ID, h.fault.Offloads)
+	if err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.fault.Offloads = done
+	h.fault.Warnings = h.warnings()
+	return nil
+}
+
+// offloadRestore undoes offloadOff, also when ctx has ended.
+func (m *Manager) offloadRestore(ctx context.Context, h *held) error {
+	if h.fault.Spec.Offload != fault.OffloadOff {
+		return nil
+	}
+	ctx, cancel := undoing(ctx)
+	defer cancel()
+	return m.cfg.Offloads.Restore(ctx, h.fault.ID)
+}
