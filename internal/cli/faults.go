@@ -20,8 +20,8 @@ func (a *app) change() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "change ID [flags]", Short: "Change a packet fault in place",
 		Long: `Change a packet fault in place, in one replace that loses nothing. What is not
-named stays as it is, with --tc too; 0 takes an impairment away. A loss, --loss-state
-and --loss-gemodel replace each other.`,
+named stays as it is, also with --tc, which replaces the words that it has; 0 takes an
+impairment away. --loss, --loss-state and --loss-gemodel replace each other.`,
 		Args: arguments(1, "ID --loss 5%"), DisableFlagsInUseLine: true, ValidArgsFunction: a.completeFaults,
 	}
 	i := bind(cmd, &want)

@@ -129,7 +129,7 @@ func (i impairment) rateRest() {
 
 func (i impairment) slot() {
 	s := &i.asked.slot
-	i.flags.Var(optional(&s.times, "MIN[,MAX]", parseSlotTimes), "slot", "let packets leave in bunches, at times that far apart; 0ms for none")
+	i.flags.Var(optional(&s.times, "MIN[,MAX]", qdisc.ParseSlot), "slot", "let packets leave in bunches, at times that far apart; 0ms for none")
 	i.flags.Var(optional(&s.shape, "SHAPE,DELAY,JITTER", parseSlotShape), "slot-distribution",
 		"draw the times between bunches from a shape: normal, pareto or paretonormal")
 	i.flags.Var(optional(&s.packets, "N", unsigned[uint32](32, 0)), "slot-packets", "most packets in a bunch")

@@ -6,12 +6,6 @@ import (
 	"netemd/qdisc"
 )
 
-// parts cuts a comma list into between least and most parts.
-func parts(s string, least, most int) ([]string, bool) {
-	p := strings.Split(s, ",")
-	return p, len(p) >= least && len(p) <= most
-}
-
 // parseShape reads the name of a shape; a table of the user's own has a flag of its own.
 func parseShape(s string) (qdisc.Distribution, error) {
 	d, err := qdisc.ParseDistribution(s)
@@ -21,44 +15,80 @@ func parseShape(s string) (qdisc.Distribution, error) {
 	return d, nil
 }
 
-// parseSlotTimes reads MIN[,MAX].
-func parseSlotTimes(s string) (qdisc.Slot, error) {
-	texts, ok := parts(s, 1, 2)
-	bad := &qdisc.FieldError{Value: s, Want: "one or two durations, MIN[,MAX], such as 10ms or 10ms,20ms"}
-	if !ok {
-		return qdisc.Slot{}, bad
-	}
-	var slot qdisc.Slot
-	for i, text := range texts {
-		d, err := qdisc.ParseDuration(text)
-		if err != nil {
-			return qdisc.Slot{}, bad
-		}
-		if i == 0 {
-			slot.MinDelay = d
-		}
-		slot.MaxDelay = d
+// parseSlotShape reads SHAPE,DELAY,JITTER.
+func parseSlotShape(s string) (qdisc.Slot, error) {
+	shape, _, _ := strings.Cut(s, ",")
+	slot, err := qdisc.ParseSlot(s)
+	if _, shapeErr := parseShape(shape); err != nil || shapeErr != nil {
+		return qdisc.Slot{}, &qdisc.FieldError{Value: s, Want: "uniform, normal, pareto or paretonormal, then a delay and a jitter, such as normal,20ms,5ms"}
 	}
 	return slot, nil
 }
 
-// parseSlotShape reads SHAPE,DELAY,JITTER.
-func parseSlotShape(s string) (qdisc.Slot, error) {
-	bad := &qdisc.FieldError{Value: s, Want: "a shape and two durations, SHAPE,DELAY,JITTER, such as normal,20ms,5ms"}
-	texts, ok := parts(s, 3, 3)
-	if !ok {
-		return qdisc.Slot{}, bad
+// parseTC reads an impairment in tc's words as a patch of what it names: each word with
+// all that belongs to it, so that a delay without a jitter takes the jitter away.
+func parseTC(text string) (qdisc.Patch, error) {
+	n, err := qdisc.ParseTC(text)
+	if err != nil {
+		return qdisc.Patch{}, err
 	}
-	shape, err := parseShape(texts[0])
-	if err != nil || shape == qdisc.Uniform {
-		return qdisc.Slot{}, bad
+	var p qdisc.Patch
+	for name := range tcNames(text) {
+		switch name {
+		case "delay":
+			shape := n.Distribution
+			if shape == "" {
+				shape = qdisc.Uniform
+			}
+			p.Delay, p.Jitter, p.DelayCorrelation, p.Distribution = &n.Delay, &n.Jitter, &n.DelayCorrelation, &shape
+		case "loss":
+			switch {
+			case n.LossState != qdisc.LossState{}:
+				p.LossState = &n.LossState
+			case n.GilbertElliott != qdisc.GilbertElliott{}:
+				p.GilbertElliott = &n.GilbertElliott
+			default:
+				p.Loss, p.LossCorrelation = &n.Loss, &n.LossCorrelation
+			}
+		case "ecn":
+			p.ECN = &n.ECN
+		case "reorder":
+			p.Reorder, p.ReorderCorrelation = &n.Reorder, &n.ReorderCorrelation
+		case "gap":
+			p.Gap = &n.Gap
+		case "duplicate":
+			p.Duplicate, p.DuplicateCorrelation = &n.Duplicate, &n.DuplicateCorrelation
+		case "corrupt":
+			p.Corrupt, p.CorruptCorrelation = &n.Corrupt, &n.CorruptCorrelation
+		case "rate":
+			p.Rate, p.PacketOverhead, p.CellSize, p.CellOverhead = &n.Rate, &n.PacketOverhead, &n.CellSize, &n.CellOverhead
+		case "slot":
+			p.Slot = &n.Slot
+		case "limit":
+			p.Limit = &n.Limit
+		case "seed":
+			p.Seed = &n.Seed
+		}
 	}
-	slot := qdisc.Slot{Distribution: shape}
-	if slot.Delay, err = qdisc.ParseDuration(texts[1]); err != nil {
-		return qdisc.Slot{}, bad
+	return p, nil
+}
+
+// tcOptions are the words that begin an option of tc's netem, and other names of them.
+var tcOptions = map[string]string{
+	"delay": "delay", "latency": "delay", "loss": "loss", "drop": "loss", "ecn": "ecn", "reorder": "reorder", "gap": "gap",
+	"duplicate": "duplicate", "corrupt": "corrupt", "rate": "rate", "slot": "slot", "limit": "limit", "seed": "seed",
+}
+
+// tcNames are the options that a text which qdisc.ParseTC took names. Like tc, it takes
+// words that are cut short, to two letters at least.
+func tcNames(text string) map[string]bool {
+	named := map[string]bool{}
+	for _, word := range strings.Fields(text) {
+		for option, name := range tcOptions {
+			if len(word) > 1 && strings.HasPrefix(option, word) {
+				named[name] = true
+			}
+		}
 	}
-	if slot.Jitter, err = qdisc.ParseDuration(texts[2]); err != nil {
-		return qdisc.Slot{}, bad
-	}
-	return slot, nil
+	return named
 }

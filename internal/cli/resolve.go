@@ -41,13 +41,15 @@ func (w *asked) resolve(base qdisc.Netem) (qdisc.Patch, []string, error) {
 			return p, nil, err
 		}
 		if p, err = parseTC(w.tc); err != nil {
-			return p, nil, named("--tc", err, w.tc)
+			return p, nil, fmt.Errorf("--tc: %w", err)
 		}
 	}
 	if err := w.shape(&p); err != nil {
 		return p, nil, err
 	}
-	w.slots(base, &p)
+	if err := w.slots(base, &p); err != nil {
+		return p, nil, err
+	}
 	if err := p.Validate(); err != nil {
 		return p, nil, err
 	}
@@ -82,26 +84,22 @@ func (w *asked) shape(p *qdisc.Patch) error {
 }
 
 // slots puts what is named of a slot into the slot that there is.
-func (w *asked) slots(base qdisc.Netem, p *qdisc.Patch) {
+func (w *asked) slots(base qdisc.Netem, p *qdisc.Patch) error {
 	s := w.slot
-	if s == (slotFlags{}) {
-		return
+	times := s.times
+	switch {
+	case s == slotFlags{}:
+		return nil
+	case s.times != nil && s.shape != nil:
+		return usageError{errors.New("want one of --slot and --slot-distribution, not both")}
+	case s.shape != nil:
+		times = s.shape
 	}
 	slot := base.Slot
-	if s.times != nil {
-		slot.Distribution, slot.Delay, slot.Jitter, slot.Samples = "", 0, 0, ""
-		slot.MinDelay, slot.MaxDelay = s.times.MinDelay, s.times.MaxDelay
-		if *s.times == (qdisc.Slot{}) { // no slots any more
-			slot = qdisc.Slot{}
-		}
-	}
-	if s.shape != nil {
-		packets, bytes := slot.Packets, slot.Bytes
-		times := slot
-		slot = *s.shape
-		slot.Packets, slot.Bytes = packets, bytes
-		if s.times != nil { // both named: validation refuses it
-			slot.MinDelay, slot.MaxDelay = times.MinDelay, times.MaxDelay
+	if times != nil {
+		slot = *times
+		if slot != (qdisc.Slot{}) { // else no slots any more
+			slot.Packets, slot.Bytes = base.Slot.Packets, base.Slot.Bytes
 		}
 	}
 	if s.packets != nil {
@@ -111,6 +109,7 @@ func (w *asked) slots(base qdisc.Netem, p *qdisc.Patch) {
 		slot.Bytes = *s.bytes
 	}
 	p.Slot = &slot
+	return nil
 }
 
 // size sets the limit of n's queue from the traffic that is expected, or the wait that
