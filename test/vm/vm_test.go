@@ -65,6 +65,9 @@ func testKernel(t *testing.T, k Kernel) {
 	machine := Machine{Tree: tree, Dir: root, Env: []string{
 		"NETEMD_TEST_ROOT=1", "NETEMD_TEST_NETEM=1", "NETEMD_TEST_VM=1", "NETEMD_TEST_KERNEL=" + k.Series,
 	}}
+	if long := os.Getenv(longEnv); long != "" {
+		machine.Env = append(machine.Env, longEnv+"="+long)
+	}
 	start := time.Now()
 	code, err := machine.Run(ctx, command, &out)
 	t.Logf("kernel %s: %.0f s", k.Series, time.Since(start).Seconds())
