@@ -27,6 +27,9 @@ const OrderRate = MaxRate
 //     least, DefaultLimit at most.
 //   - Gap is 1 with a Reorder.
 //   - LossBad of a GilbertElliott, if 0, is 100 %.
+//   - P13 and P31 of a LossState are a 2^32nd less where rounding would make them more
+//     than 100 % with P14 and P32, as with 50 % and 50 %: the kernel's sum of both would be 0
+//     (net/sched/sch_netem.c, loss_4state).
 //   - MaxDelay of a Slot, if 0, is MinDelay.
 //   - A Distribution of Uniform is the empty one.
 func (n Netem) Normalize() Netem {
@@ -39,6 +42,8 @@ func (n Netem) Normalize() Netem {
 	if n.GilbertElliott != (GilbertElliott{}) && n.GilbertElliott.LossBad == 0 {
 		n.GilbertElliott.LossBad = 100
 	}
+	n.LossState.P13 = leave(n.LossState.P13, n.LossState.P14)
+	n.LossState.P31 = leave(n.LossState.P31, n.LossState.P32)
 	if n.Slot.MaxDelay == 0 {
 		n.Slot.MaxDelay = n.Slot.MinDelay
 	}
@@ -46,6 +51,14 @@ func (n Netem) Normalize() Netem {
 		n.Distribution = ""
 	}
 	return n
+}
+
+// leave is p, or what other leaves of 100 %.
+func leave(p, other Percent) Percent {
+	if left := math.MaxUint32 - other.Fraction(); p.Fraction() > left {
+		return PercentOf(left)
+	}
+	return p
 }
 
 func (n Netem) defaultLimit() uint32 {

@@ -41,10 +41,11 @@ var order = binary.NativeEndian
 
 // MarshalOptions is the payload of TCA_OPTIONS for n: struct tc_netem_qopt, then
 // the attributes, in the bytes and the order in which the tc of iproute2 6.1
-// sends the arguments of TC. It differs from that tc in three things that would
+// sends the arguments of TC. It differs from that tc in four things that would
 // silently make another impairment: times that are no multiple of 64 ns or above
 // 274 s are sent whole, in the 64-bit attributes; a correlation of duplicates is
-// sent at all; and so is a seed, which that tc does not know.
+// sent at all; so is a seed, which that tc does not know; and the shares of a loss state
+// that are 100 % together do not overflow (see Normalize).
 //
 // What Normalize fills in is sent, so the limit is never 0. An n that Validate refuses is
 // refused with the same error.

@@ -55,8 +55,8 @@ type Stats struct {
 }
 
 // NetemStats are what a netem did since it was made (struct tc_netem_xstats in
-// include/uapi/linux/pkt_sched.h). It came to that header, and to tc with iproute2
-// 7.1's successor, in May 2026; no kernel up to 6.18 has it.
+// include/uapi/linux/pkt_sched.h, where it is since 2026; iproute2 prints it as such).
+// No kernel up to 6.18 has them.
 type NetemStats struct {
 	// Delayed, Lost, Corrupted, Duplicated and Reordered are packets. Lost counts what
 	// the loss dropped, and not what found the queue full.

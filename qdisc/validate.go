@@ -129,13 +129,15 @@ func (v *validation) lossState(s LossState) {
 		v.needs(c.p.valid(), "loss.state."+c.name, c.p.String(), wantPercent)
 	}
 	v.needs(s.P13 != 0 || s.P14 != 0, "loss.state.p13", s.P13.String(), "a share above 0%, or a p14 above 0%: without either, nothing is ever lost")
-	// The kernel adds them up in 32 bits, without a carry (net/sched/sch_netem.c,
-	// loss_4state).
 	v.needs(!over100(s.P13, s.P14), "loss.state.p14", s.P14.String(), "p13 and p14 of 100% at most together")
 	v.needs(!over100(s.P31, s.P32), "loss.state.p32", s.P32.String(), "p31 and p32 of 100% at most together")
 }
 
-func over100(a, b Percent) bool { return a.Fraction() > math.MaxUint32-b.Fraction() }
+// over100 reports whether both are more than 100 % by more than the encoding's
+// rounding.
+func over100(a, b Percent) bool {
+	return uint64(a.Fraction())+uint64(b.Fraction()) > math.MaxUint32+1
+}
 
 func (v *validation) gilbertElliott(g GilbertElliott) {
 	if g == (GilbertElliott{}) {
