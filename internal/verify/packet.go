@@ -154,7 +154,8 @@ func (p packet) transport(b []byte, number uint32) {
 	}
 }
 
-// spoil makes the checksum wrong for certain: it is the right one's complement.
+// spoil makes the checksum wrong for certain, by an amount that no single flipped bit
+// makes up for: that is a power of two.
 func (p packet) spoil(b []byte) {
 	at, ok := map[uint8]int{protoTCP: 16, protoUDP: 6, protoICMP: 2, protoICMPv6: 2}[p.flow.protocol]
 	if !ok {
@@ -170,9 +171,10 @@ func (p packet) spoil(b []byte) {
 		total += uint32(sum(p.flow.from.Addr().AsSlice())) + uint32(sum(p.flow.to.Addr().AsSlice())) +
 			uint32(sum(length[:])) + uint32(p.flow.protocol)
 	}
-	wrong := fold(total) // the right one is ^wrong
-	if wrong == 0 || wrong == 0xffff {
-		wrong = 0x5a5a
+	const off = 0x2a5b
+	wrong := fold(uint32(^fold(total)) + off)
+	if wrong == 0 {
+		wrong = 0xffff // the same sum, but UDP takes 0 for none
 	}
 	binary.BigEndian.PutUint16(body[at:], wrong)
 }

@@ -1,0 +1,107 @@
+package verify
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"netemd/internal/engine/ebpf"
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// scale is n packets, or ten times as many in a long run.
+func scale(n int) int {
+	if os.Getenv("NETEMD_TEST_LONG") != "" {
+		return 10 * n
+	}
+	return n
+}
+
+func newEBPF(t *testing.T) *ebpf.Engine {
+	t.Helper()
+	e, err := ebpf.New(ebpf.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// verifyOn sets n at p and verifies it, again when the machine kept the engine
+// waiting.
+func verifyOn(t *testing.T, e *ebpf.Engine, p target.Place, ends *Ends, n qdisc.Netem, o Options) Result {
+	t.Helper()
+	var r Result
+	for range 3 {
+		if err := e.Clear(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Set(t.Context(), p, n, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		r, err = Run(t.Context(), Order{Fault: "abc1", Engine: fault.EBPF, Options: o, Paths: []Path{{
+			Place: p, Netem: n, Between: ends,
+			Status: func(ctx context.Context) (fault.Status, error) { return e.Read(ctx, p) },
+		}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := e.Read(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Counters.Opened == 0 {
+			break
+		}
+		t.Logf("%d packets passed because the machine was busy", st.Counters.Opened)
+	}
+	return r
+}
+
+func show(t *testing.T, r Result) {
+	t.Helper()
+	t.Logf("%s: %s", r.Verdict, r.Reason)
+	for _, p := range r.Places {
+		t.Logf("%s | %s | %s | %s: %d sent at %.0f/s, %d received, overflow %v, notes %v", p.Placement, p.Path, p.Packet, p.Asked, p.Sent, p.RatePacketsPerSecond, p.Received, p.Overflow, p.Notes)
+		for _, c := range p.Checks {
+			t.Logf("   %s: %s", c.Verdict, c.sentence())
+		}
+	}
+}
+
+func TestEBPF(t *testing.T) {
+	b, e := newBench(t), newEBPF(t)
+	for name, tt := range map[string]struct {
+		n       qdisc.Netem
+		packets int
+		want    Verdict
+	}{
+		"loss 0.1":  {qdisc.Netem{Loss: .1}, 10_000, Pass},
+		"loss 1":    {qdisc.Netem{Loss: 1}, 4000, Pass},
+		"loss 5":    {qdisc.Netem{Loss: 5}, 4000, Pass},
+		"loss 20":   {qdisc.Netem{Loss: 20}, 4000, Pass},
+		"loss 50":   {qdisc.Netem{Loss: 50}, 4000, Pass},
+		"loss 100":  {qdisc.Netem{Loss: 100}, 1000, Pass},
+		"delay":     {qdisc.Netem{Delay: 50 * msec, Jitter: 10 * msec, Distribution: qdisc.Normal}, 4000, Pass},
+		"duplicate": {qdisc.Netem{Duplicate: 5}, 4000, Pass},
+		"corrupt":   {qdisc.Netem{Corrupt: 5}, 4000, Pass},
+		"reorder":   {qdisc.Netem{Delay: 50 * msec, Reorder: 25}, 4000, Pass},
+		"too few":   {qdisc.Netem{Loss: .1}, 1000, Inconclusive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := verifyOn(t, e, b.to, b.toServer(), tt.n, Options{Packets: scale(tt.packets), Rate: 4000})
+			show(t, r)
+			if r.Verdict != tt.want {
+				t.Errorf("%v: %s: %s", tt.n, r.Verdict, r.Reason)
+			}
+		})
+	}
+}
