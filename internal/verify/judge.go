@@ -47,7 +47,7 @@ type sighting struct {
 	// blind is the share of a frame's bits whose flipping the capture cannot see, and
 	// may take for a loss.
 	blind float64
-	// late is how much too late each timer of the sender's fired, sorted.
+	// late is how late the sender itself was with each packet, sorted.
 	late []time.Duration
 	// missed are frames that the capture itself had no room for.
 	missed int
@@ -156,7 +156,7 @@ func (j *judge) verdict() (Verdict, string) {
 	for _, c := range j.checks {
 		switch c.Verdict {
 		case Fail:
-			failed = append(failed, c.sentence())
+			failed = append(failed, sentence(c))
 		case Inconclusive:
 			open = append(open, c.Name+": "+c.Note)
 		default:
@@ -202,7 +202,7 @@ func (j *judge) seen() (int, bool) {
 }
 
 // sentence says a check in words.
-func (c Check) sentence() string {
+func sentence(c Check) string {
 	s := c.Name
 	if c.Asked != nil {
 		s += " asked " + number(*c.Asked)

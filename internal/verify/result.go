@@ -1,6 +1,10 @@
 package verify
 
-import "netemd/internal/fidelity"
+import (
+	"strings"
+
+	"netemd/internal/fidelity"
+)
 
 // The plain types of a verification, which a client shares.
 type (
@@ -23,3 +27,27 @@ const (
 	DefaultRate    = fidelity.DefaultRate
 	MaxRate        = fidelity.MaxRate
 )
+
+// conclude makes one verdict of the places'.
+func conclude(r *Result) {
+	weight := map[Verdict]int{Pass: 0, Inconclusive: 1, Fail: 2}
+	var reasons []string
+	for _, p := range r.Places {
+		if weight[p.Verdict] > weight[r.Verdict] {
+			r.Verdict = p.Verdict
+		}
+	}
+	for _, p := range r.Places {
+		switch {
+		case p.Verdict != r.Verdict:
+		case len(r.Places) == 1:
+			reasons = append(reasons, p.Reason)
+		default:
+			reasons = append(reasons, p.Placement+": "+p.Reason)
+		}
+	}
+	r.Reason = strings.Join(reasons, "; ")
+	if len(r.Places) == 0 {
+		r.Verdict, r.Reason = Inconclusive, "the fault has no place"
+	}
+}

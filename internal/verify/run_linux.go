@@ -57,7 +57,7 @@ func Run(ctx context.Context, o Order, progress func(sent, total int)) (Result, 
 		result.Places = append(result.Places, r)
 		progress((i+1)*o.Options.Packets, total)
 	}
-	result.conclude()
+	conclude(&result)
 	return result, nil
 }
 
@@ -161,7 +161,7 @@ func measure(ctx context.Context, o Order, p Path, pl plan, pk packet, progress 
 	}
 	progress(len(sent))
 
-	out.sent, out.late, out.missed = sent, late, missed
+	out.sent, out.late, out.missed = sent, lateness(n, due, sent, late), missed
 	out.stepped = (time.Now().Round(0).Sub(start.Round(0)) - time.Since(start)).Abs() > slack/2
 	for _, a := range settle(frames) {
 		if a.number < len(sent) {
@@ -174,6 +174,25 @@ func measure(ctx context.Context, o Order, p Path, pl plan, pk packet, progress 
 		out.missing = after.CountersMissing
 	}
 	return out, notes, nil
+}
+
+// lateness is how late this process was, sorted. A stall delays all packets that are
+// due in it, in the fault's queue as here, so each counts, unless they come in bunches
+// or the sender never keeps its pace: then only the timers do.
+func lateness(n qdisc.Netem, due, sent, timers []time.Duration) []time.Duration {
+	slices.Sort(timers)
+	if n.Rate > 0 {
+		return timers
+	}
+	all := make([]time.Duration, len(sent))
+	for i, at := range sent {
+		all[i] = max(at-due[i], 0)
+	}
+	slices.Sort(all)
+	if len(all) > 0 && all[len(all)/2] > 5*slack {
+		return timers
+	}
+	return all
 }
 
 func (pl plan) open(ctx context.Context, pk packet) (*sender, error) {

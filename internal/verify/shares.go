@@ -105,8 +105,15 @@ func (j *judge) checkMarks() {
 // correlated draws have no known burst.
 func (j *judge) judgesBurst() bool {
 	m := j.loss
-	return m.share > 0 && m.share < 1 && m.burst > 0 && j.netem.Duplicate == 0
+	if m.share <= 0 || m.share >= 1 || m.burst <= 0 || j.netem.Duplicate > 0 {
+		return false
+	}
+	// Bursts that nobody asked for need no verdict where they are too few.
+	return j.netem.Loss == 0 || j.bursts() >= enough
 }
+
+// bursts are how many of them are expected.
+func (j *judge) bursts() float64 { return float64(len(j.sent)) * j.loss.share / j.loss.burst }
 
 // checkBurst checks how many packets in a row are hit.
 func (j *judge) checkBurst() {
@@ -132,7 +139,7 @@ func (j *judge) checkBurst() {
 	for _, l := range lengths {
 		total += l
 	}
-	expected := float64(len(j.sent)) * m.share / m.burst
+	expected := j.bursts()
 	if bursts > 0 {
 		c.Measured = new(total / bursts)
 	}
