@@ -28,7 +28,6 @@ func main() {
 			if err != nil {
 				return nil, err
 			}
-			c.SSHConnection = os.Getenv("SSH_CONNECTION")
 			return c, nil
 		},
 		Command:         cli.RunCommand,
@@ -36,6 +35,7 @@ func main() {
 		Namespaces:      cli.Namespaces,
 		Devices:         cli.Devices,
 		LookupHost:      cli.LookupHost,
+		SSHConnection:   cli.SSHConnection,
 	})
 	stop()
 	os.Exit(code)

@@ -9,9 +9,9 @@ import (
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
+	"netemd/internal/fidelity"
 	"netemd/internal/lab"
 	"netemd/internal/target"
-	"netemd/internal/verify"
 	"netemd/qdisc"
 )
 
@@ -41,6 +41,8 @@ type Env struct {
 	Devices    func(namespace string) ([]string, error)
 	// LookupHost returns all addresses of a host.
 	LookupHost target.Lookup
+	// SSHConnection is SSH_CONNECTION of the user's ssh session, "" outside of one.
+	SSHConnection func() string
 }
 
 // Command is a process that netemctl runs for the user, with its own standard
@@ -73,7 +75,7 @@ type FaultStore interface {
 	Change(ctx context.Context, id string, p qdisc.Patch) (fault.Fault, error)
 	List(ctx context.Context) ([]fault.Fault, error)
 	Watch(ctx context.Context, event func(fault.Event)) error
-	Verify(ctx context.Context, id string, o verify.Options, progress func(sent, packets int)) (verify.Result, error)
+	Verify(ctx context.Context, id string, o fidelity.Options, progress func(sent, packets int)) (fidelity.Result, error)
 }
 
 // TargetStore knows the targets.

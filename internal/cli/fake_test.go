@@ -14,9 +14,9 @@ import (
 	"netemd/internal/client"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
+	"netemd/internal/fidelity"
 	"netemd/internal/lab"
 	"netemd/internal/target"
-	"netemd/internal/verify"
 	"netemd/probe"
 	"netemd/qdisc"
 )
@@ -37,7 +37,7 @@ type fakeAgent struct {
 	// state, when set, is what a look finds every fault in.
 	state fault.State
 	// verdict is what a verification comes to; empty is Pass.
-	verdict verify.Verdict
+	verdict fidelity.Verdict
 	// missing are the counters that this engine does not have.
 	missing []string
 	// during is called while a probe runs.
@@ -184,10 +184,10 @@ func (a *fakeAgent) Watch(ctx context.Context, event func(fault.Event)) error {
 }
 
 // Verify finds the loss that the counters say.
-func (a *fakeAgent) Verify(ctx context.Context, id string, o verify.Options, progress func(sent, packets int)) (verify.Result, error) {
+func (a *fakeAgent) Verify(ctx context.Context, id string, o fidelity.Options, progress func(sent, packets int)) (fidelity.Result, error) {
 	f, err := a.Get(ctx, id)
 	if err != nil {
-		return verify.Result{}, err
+		return fidelity.Result{}, err
 	}
 	o = o.Normalize()
 	progress(o.Packets/2, o.Packets)
@@ -195,30 +195,30 @@ func (a *fakeAgent) Verify(ctx context.Context, id string, o verify.Options, pro
 		a.during()
 	}
 	if ctx.Err() != nil {
-		return verify.Result{}, context.Cause(ctx)
+		return fidelity.Result{}, context.Cause(ctx)
 	}
-	r := verify.Result{Fault: id, Verdict: a.verdict, Reason: "every number is as asked"}
+	r := fidelity.Result{Fault: id, Verdict: a.verdict, Reason: "every number is as asked"}
 	if r.Verdict == "" {
-		r.Verdict = verify.Pass
+		r.Verdict = fidelity.Pass
 	}
-	if r.Verdict != verify.Pass {
+	if r.Verdict != fidelity.Pass {
 		r.Reason = "the queue overflowed"
 	}
 	lost := float64(f.Counters.Lost) / float64(f.Counters.Seen) * 100
-	p := verify.PlaceResult{
+	p := fidelity.PlaceResult{
 		Placement: f.Placement[0], Path: "from netem-pg-client to eth0 in netem-pg-server", Packet: "tcp to 10.77.0.2 port 5432, 256 bytes",
 		Asked: f.Spec.Packet.String(), Verdict: r.Verdict, Sent: o.Packets, Received: o.Packets * 4 / 5, RatePacketsPerSecond: float64(o.Rate),
-		Checks: []verify.Check{
+		Checks: []fidelity.Check{
 			{Name: "loss_percent", Asked: new(float64(f.Spec.Packet.Loss)), Measured: &lost, Low: new(18.71), High: new(21.3266), ConfidencePercent: 99.9, Verdict: r.Verdict},
-			{Name: "delay_p50_ms", Asked: new(0.0), Measured: new(0.0312), High: new(1.5), ConfidencePercent: 99.9, Verdict: verify.Pass, Note: "one-sided"},
-			{Name: "rate_bit_per_second", Measured: new(12345678.9), Verdict: verify.Inconclusive},
+			{Name: "delay_p50_ms", Asked: new(0.0), Measured: new(0.0312), High: new(1.5), ConfidencePercent: 99.9, Verdict: fidelity.Pass, Note: "one-sided"},
+			{Name: "rate_bit_per_second", Measured: new(12345678.9), Verdict: fidelity.Inconclusive},
 		},
 		Notes: []string{"the machine was busy"},
 	}
-	if r.Verdict == verify.Fail {
+	if r.Verdict == fidelity.Fail {
 		p.Overflow = new(uint64(17))
 	}
-	r.Places = []verify.PlaceResult{p}
+	r.Places = []fidelity.PlaceResult{p}
 	return r, nil
 }
 
@@ -335,6 +335,7 @@ type world struct {
 	dialErr  error
 	env      map[string]string
 	stale    []string
+	ssh      string
 	terminal bool
 	commands [][]string
 	code     int
@@ -362,6 +363,7 @@ func (w *world) run(ctx context.Context, args ...string) int {
 			return w.code, nil
 		},
 		StaleNamespaces: func() ([]string, error) { return w.stale, nil },
+		SSHConnection:   func() string { return w.ssh },
 		Namespaces:      func() ([]string, error) { return []string{"blue", "green"}, nil },
 		Devices: func(namespace string) ([]string, error) {
 			return map[string][]string{"": {"lo", "eth0"}, "blue": {"lo", "v0"}}[namespace], nil

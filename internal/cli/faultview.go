@@ -9,8 +9,8 @@ import (
 
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
+	"netemd/internal/fidelity"
 	"netemd/internal/report"
-	"netemd/internal/verify"
 	"netemd/qdisc"
 )
 
@@ -44,7 +44,7 @@ type faultView struct {
 	NotCounted   []string `json:"counters_missing"`
 	MeasuredLoss *float64 `json:"measured_loss_percent,omitempty"`
 	// Verification is that of apply --verify.
-	Verification *verify.Result `json:"verification,omitempty"`
+	Verification *fidelity.Result `json:"verification,omitempty"`
 }
 
 func viewFault(f fault.Fault, now time.Time) faultView {

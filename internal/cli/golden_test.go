@@ -15,7 +15,7 @@ import (
 	"netemd/internal/client"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
-	"netemd/internal/verify"
+	"netemd/internal/fidelity"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -92,10 +92,10 @@ func TestGolden(t *testing.T) {
 			"loss 20% --target pg --verify", "verify f1", "verify f1 -n 1000 --rate 500", "verify f1 -o json", "verify f9", "verify", "verify f1 -n 10", "verify f1 --rate 20001",
 			"loss 20% --target pg --verify -- true",
 		}},
-		{name: "verify-failed", world: world{agent: &fakeAgent{matched: 3121, verdict: verify.Fail}}, lines: []string{
+		{name: "verify-failed", world: world{agent: &fakeAgent{matched: 3121, verdict: fidelity.Fail}}, lines: []string{
 			"loss 20% --target pg --verify -o json", "verify f1", "list", "loss 20% --target pg --verify -- true", "list",
 		}},
-		{name: "verify-inconclusive", world: world{agent: &fakeAgent{matched: 3121, verdict: verify.Inconclusive}}, lines: []string{
+		{name: "verify-inconclusive", world: world{agent: &fakeAgent{matched: 3121, verdict: fidelity.Inconclusive}}, lines: []string{
 			"loss 20% --target pg --verify", "verify f1 -o jsonl",
 		}},
 		{name: "faults", lines: []string{

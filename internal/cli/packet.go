@@ -93,7 +93,7 @@ func engineFlag(cmd *cobra.Command, engine *fault.Engine) {
 
 // spec is the fault that is asked for. It tells how the queue was sized.
 func (f *packetFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
-	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, TTL: f.ttl}
+	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, TTL: f.ttl, SSHConnection: a.env.SSHConnection()}
 	if err := f.fill(cmd, &spec); err != nil {
 		return spec, err
 	}

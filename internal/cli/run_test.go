@@ -294,8 +294,8 @@ func TestApplyInterruptedUndoes(t *testing.T) {
 	defer cancel()
 	code := Run(ctx, Env{
 		Args: []string{"loss", "20%", "--target", "pg"}, Stdout: &w.stdout, Stderr: &w.stderr,
-		Getenv: func(string) string { return "" },
-		Dial:   func(string) (Agent, error) { return cancelsApply{w.agent, cancel}, nil },
+		Getenv: func(string) string { return "" }, SSHConnection: func() string { return "" },
+		Dial: func(string) (Agent, error) { return cancelsApply{w.agent, cancel}, nil },
 	})
 	if code != exitInterrupted || len(w.agent.faults) != 0 {
 		t.Errorf("exit code %d, left %v", code, w.agent.faults)

@@ -10,7 +10,7 @@ import (
 
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
-	"netemd/internal/verify"
+	"netemd/internal/fidelity"
 )
 
 // runFault plans, applies, or holds a fault.
@@ -43,7 +43,7 @@ type handling struct{ dryRun, verify bool }
 // verifyFault verifies a fault that was just applied, and prints both. The fault
 // stays, whatever the verdict.
 func (a *app) verifyFault(cmd *cobra.Command, agent Agent, f fault.Fault) error {
-	r, err := a.runVerify(cmd.Context(), agent, f.ID, verify.Options{})
+	r, err := a.runVerify(cmd.Context(), agent, f.ID, fidelity.Options{})
 	now := a.env.Now()
 	if err != nil {
 		return errors.Join(a.emitFault(f), err)
@@ -71,7 +71,7 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 	a.say("%s %s: %s, until the command ends (engine %s: %s)",
 		h.Fault.ID, h.Fault.State, words(h.Fault.Spec), h.Fault.Engine, h.Fault.EngineReason)
 	if check {
-		r, err := a.runVerify(ctx, agent, h.Fault.ID, verify.Options{})
+		r, err := a.runVerify(ctx, agent, h.Fault.ID, fidelity.Options{})
 		if err == nil {
 			verifyText(r)(a.env.Stderr, a.style(a.env.StderrTerminal))
 			err = verdictError(r)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"netemd/internal/verify"
+	"netemd/internal/fidelity"
 )
 
 // errFailed ends a command whose verdict is "fail", which is told before.
@@ -23,7 +23,7 @@ type verifyTimeout struct{ limit string }
 func (e verifyTimeout) Error() string { return "not done within --timeout " + e.limit }
 
 func (a *app) verify() *cobra.Command {
-	var o verify.Options
+	var o fidelity.Options
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use: "verify ID [flags]", Short: "Compare what a packet fault does with what was asked for", DisableFlagsInUseLine: true,
@@ -33,10 +33,10 @@ bursts, the rate. It exits 3 when the fault does something else, and 4 when that
 cannot be told.`,
 		Args: arguments(1, "ID"), ValidArgsFunction: a.completeFaults,
 	}
-	cmd.Flags().VarP(typed(&o.Packets, "N", integer(verify.MinPackets, verify.MaxPackets), nil), "count", "n",
-		fmt.Sprintf("packets for each place (default %d)", verify.DefaultPackets))
-	cmd.Flags().Var(typed(&o.Rate, "N", integer(1, verify.MaxRate), nil), "rate",
-		fmt.Sprintf("packets per second (default %d)", verify.DefaultRate))
+	cmd.Flags().VarP(typed(&o.Packets, "N", integer(fidelity.MinPackets, fidelity.MaxPackets), nil), "count", "n",
+		fmt.Sprintf("packets for each place (default %d)", fidelity.DefaultPackets))
+	cmd.Flags().Var(typed(&o.Rate, "N", integer(1, fidelity.MaxRate), nil), "rate",
+		fmt.Sprintf("packets per second (default %d)", fidelity.DefaultRate))
 	cmd.Flags().Var(typed(&limit, "TIME", positive, nil), "timeout", "give up after this time (default none)")
 	cmd.RunE = a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
 		ctx := cmd.Context()
@@ -58,7 +58,7 @@ cannot be told.`,
 }
 
 // runVerify verifies a fault and tells how far it is.
-func (a *app) runVerify(ctx context.Context, agent Agent, id string, o verify.Options) (verify.Result, error) {
+func (a *app) runVerify(ctx context.Context, agent Agent, id string, o fidelity.Options) (fidelity.Result, error) {
 	p := a.progress()
 	p.unit = "packets"
 	r, err := agent.Verify(ctx, id, o, func(sent, packets int) { p.step("verifying "+id, sent, packets) })
@@ -71,18 +71,18 @@ func (a *app) runVerify(ctx context.Context, agent Agent, id string, o verify.Op
 }
 
 // verdictError makes the exit code of a verdict; the verdict itself is told.
-func verdictError(r verify.Result) error {
+func verdictError(r fidelity.Result) error {
 	switch r.Verdict {
-	case verify.Pass:
+	case fidelity.Pass:
 		return nil
-	case verify.Fail:
+	case fidelity.Fail:
 		return fmt.Errorf("verify %s: %w: %s", r.Fault, errFailed, r.Reason)
 	}
 	return fmt.Errorf("verify %s: %w: %s", r.Fault, errInconclusive, r.Reason)
 }
 
 // verifyText is a verification for people.
-func verifyText(r verify.Result) func(io.Writer, style) {
+func verifyText(r fidelity.Result) func(io.Writer, style) {
 	return func(w io.Writer, s style) {
 		for _, p := range r.Places {
 			fmt.Fprintf(w, "%s: %s\n", p.Placement, s.bold(p.Asked))
@@ -119,11 +119,11 @@ func overflowText(n *uint64) string {
 	return fmt.Sprintf(", %d lost to a full queue", *n)
 }
 
-func paintVerdict(s style, v verify.Verdict) string {
+func paintVerdict(s style, v fidelity.Verdict) string {
 	switch v {
-	case verify.Pass:
+	case fidelity.Pass:
 		return s.good(string(v))
-	case verify.Fail:
+	case fidelity.Fail:
 		return s.bad(string(v))
 	}
 	return s.warning(string(v))
@@ -172,7 +172,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(short, 'f', -1, 64)
 }
 
-func checkInterval(c verify.Check) string {
+func checkInterval(c fidelity.Check) string {
 	bounds := ""
 	switch {
 	case c.Low != nil && c.High != nil:

@@ -25,9 +25,9 @@ import (
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
+	"netemd/internal/fidelity"
 	"netemd/internal/lab"
 	"netemd/internal/target"
-	"netemd/internal/verify"
 	"netemd/internal/wire"
 	"netemd/probe"
 	"netemd/qdisc"
@@ -44,11 +44,6 @@ const connectTime = 2 * time.Second
 
 // Client talks to one agent. It is safe for concurrent use.
 type Client struct {
-	// SSHConnection is the SSH_CONNECTION of the session that this process runs in,
-	// empty without one. Packet faults that would hit that session are refused unless
-	// they are forced. It is set before the first call.
-	SSHConnection string
-
 	socket  string
 	conn    *grpc.ClientConn
 	faults  netemv1.FaultsClient
@@ -177,11 +172,7 @@ func (c *Client) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
 		}
 		id = hex.EncodeToString(b[:])
 	}
-	r := &netemv1.ApplyRequest{RequestId: id, Spec: wire.FaultSpec(s)}
-	if s.Packet != nil {
-		r.SshConnection = c.SSHConnection
-	}
-	return c.answer(c.faults.Apply(ctx, r))
+	return c.answer(c.faults.Apply(ctx, &netemv1.ApplyRequest{RequestId: id, Spec: wire.FaultSpec(s), SshConnection: s.SSHConnection}))
 }
 
 // Change alters a packet fault in place.
@@ -219,12 +210,12 @@ func (c *Client) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault, er
 
 // Verify sends numbered packets through a packet fault and returns what arrived beside
 // what was asked for. progress may be nil.
-func (c *Client) Verify(ctx context.Context, id string, o verify.Options, progress func(sent, packets int)) (verify.Result, error) {
+func (c *Client) Verify(ctx context.Context, id string, o fidelity.Options, progress func(sent, packets int)) (fidelity.Result, error) {
 	stream, err := c.faults.Verify(ctx, &netemv1.VerifyRequest{Id: id, Packets: int32(o.Packets), PacketsPerSecond: int32(o.Rate)})
 	if err != nil {
-		return verify.Result{}, c.err(err)
+		return fidelity.Result{}, c.err(err)
 	}
-	var result verify.Result
+	var result fidelity.Result
 	err = each(c, stream.Recv, func(m *netemv1.VerifyMessage) error {
 		if progress != nil {
 			progress(int(m.GetSent()), int(m.GetPackets()))

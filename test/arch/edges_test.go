@@ -30,8 +30,10 @@ var allowed = map[string][]string{
 	"internal/engine/": {"internal/child", "internal/engine/ebpf/model", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
 	// What a match selects, as Go and as a program for the kernel; for both engines.
 	"internal/match": {"internal/target"},
+	// What a verification found, for both sides of the socket.
+	"internal/fidelity": {},
 	// Sends numbered packets through a fault and judges what arrives.
-	"internal/verify":   {"internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
+	"internal/verify":   {"internal/fault", "internal/fidelity", "internal/match", "internal/target", "namespaces", "qdisc"},
 	"internal/offload":  {"internal/fault", "internal/target", "namespaces"},
 	"internal/prober":   {"internal/child", "internal/evidence", "namespaces", "probe", "probe/postgres"},
 	"internal/evidence": {"internal/child", "namespaces", "probe"},
@@ -39,7 +41,7 @@ var allowed = map[string][]string{
 	"internal/feature":  {"internal/fault"},
 	"internal/feature/": {"internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "namespaces", "qdisc"},
 	"internal/wire":     {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
-	"internal/client":   {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/verify", "internal/wire", "probe", "qdisc"},
+	"internal/client":   {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
 	"internal/agent": {"api/", "internal/child", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
 		"internal/lab", "internal/lab/", "internal/lease", "internal/offload", "internal/prober", "internal/target", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
@@ -47,7 +49,7 @@ var allowed = map[string][]string{
 	"internal/testbed":    {},
 	"internal/report":     {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
 	"internal/cli": {"internal/catalogue", "internal/client", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
-		"internal/report", "internal/target", "internal/verify", "internal/version", "namespaces", "probe", "qdisc"},
+		"internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 }
 
