@@ -112,7 +112,8 @@ func New(cfg Config) (*Engine, error) {
 // (about 10 ms), further ones write memory. Setting what is in force already only
 // moves the deadline. A seed of 0 draws one, which Read shows. On an error the
 // impairment from before stays in force; the error is fs.ErrNotExist when the place
-// is gone, and errors.ErrUnsupported for what this engine cannot do there.
+// is gone, and errors.ErrUnsupported, with its name, for what this engine cannot do
+// there.
 func (e *Engine) Set(ctx context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
 	err := e.set(ctx, p, n, deadline)
 	if err != nil {
@@ -292,7 +293,6 @@ func supported(n qdisc.Netem) error {
 		asked bool
 	}{
 		{"ECN marking", n.ECN},
-		{"rate", n.Rate != 0 || n.PacketOverhead != 0 || n.CellSize != 0 || n.CellOverhead != 0},
 		{"slot", n.Slot != qdisc.Slot{}},
 	} {
 		if f.asked {

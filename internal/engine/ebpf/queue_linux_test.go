@@ -186,6 +186,54 @@ func TestLossInTheQueue(t *testing.T) {
 	within(t, "lost", int(c.Lost), sent, .2)
 }
 
+// Packets leave one after the other at the rate, counted with their Ethernet header.
+func TestRate(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	p := onPort(l.place)
+	f := l.newFlow(t, client4, server4, 0, port)
+	const (
+		sent, size = 100, 208
+		frame      = size + 8 + 20 + 14
+		rate       = 100_000 // bytes per second
+		each       = frame * time.Second / rate
+	)
+	for _, n := range []qdisc.Netem{
+		{Rate: rate},
+		{Rate: 2 * rate, CellSize: frame / 2, CellOverhead: frame / 2},
+		{Rate: rate, Delay: 40 * ms},
+	} {
+		n.Limit = sent
+		got, c := steady(t, e, p, n, func() []arrival {
+			f.next = 0
+			f.send(sent, size, 0)
+			return f.collect(sent)
+		})
+		if len(got) != sent || c.Overflow != 0 {
+			t.Fatalf("%+v: %d of %d arrived: %+v", n, len(got), sent, c)
+		}
+		var late []arrival
+		for i, a := range got {
+			if a.number != uint64(i) {
+				t.Fatalf("%+v: packet %d is number %d", n, i, a.number)
+			}
+			due := got[0].sent + int64(n.Delay) + int64(each)*int64(i+1)
+			late = append(late, arrival{sent: due, at: a.at})
+		}
+		t.Logf("%+v: late from %s, first decile %s", n, least(late), quick(late))
+		if least(late) < 0 || quick(late) > slower(2*ms) {
+			t.Errorf("%+v: late from %s, first decile %s", n, least(late), quick(late))
+		}
+	}
+	// A full queue drops the rest.
+	_, c := steady(t, e, p, qdisc.Netem{Rate: 10_000, Limit: 5}, func() []arrival {
+		f.send(50, size, 0)
+		return f.drain(400 * ms)
+	})
+	if c.Overflow < 30 || c.Overflow > 45 || c.Lost != 0 {
+		t.Errorf("limit 5: %+v", c)
+	}
+}
+
 // A reordered packet leaves at once, ahead of those that wait.
 func TestReorder(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})

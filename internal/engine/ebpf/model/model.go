@@ -21,6 +21,9 @@ type Model struct {
 	// chain takes the place of loss where it has a kind.
 	chain Chain
 	step  func() uint32
+	rate  rate
+	// last is when the last of the packets that wait leaves, if any does.
+	last int64
 	// spread draws the delays, and bits which bit is flipped.
 	spread draw
 	bits   rand.PCG
@@ -61,6 +64,7 @@ func New(n qdisc.Netem) *Model {
 		spread:    newDraw(n.Seed, "delay", 0, n.DelayCorrelation),
 		bits:      *rand.NewPCG(n.Seed, stream("bit")),
 		chain:     NewChain(n),
+		rate:      rateOf(n),
 	}
 	m.step = m.loss.uniform
 	return m
@@ -126,7 +130,7 @@ func (m *Model) enqueue(v *Verdict, now int64, size, queued int, original bool) 
 		v.Corrupted++
 	}
 	if m.gap == 0 || m.counter < m.gap-1 || m.disorder.share < m.disorder.next() {
-		c.Due = now + m.latency()
+		c.Due = m.due(now, size)
 		m.counter++
 		if c.Due > now {
 			v.Delayed++
@@ -138,6 +142,22 @@ func (m *Model) enqueue(v *Verdict, now int64, size, queued int, original bool) 
 	}
 	v.Copies[v.Count] = c
 	v.Count++
+}
+
+// due is when a packet leaves that comes at now. With a rate, packets leave one after
+// the other: what waits longest is where the next one begins, and waiting for it counts
+// as delay.
+func (m *Model) due(now int64, size int) int64 {
+	delay := m.latency()
+	if m.rate.bytes == 0 {
+		return now + delay
+	}
+	if m.last > now {
+		delay = max(0, delay-(m.last-now))
+		now = m.last
+	}
+	m.last = max(m.last, now+delay+m.rate.time(size))
+	return m.last
 }
 
 // latency draws a delay (tabledist).
