@@ -197,7 +197,7 @@ func (e *Engine) makeIFB(c *conn, x *detour, door entrance, n qdisc.Netem, made 
 	}
 	step("up")
 	x.ifb = l
-	x.root = root{asked: n, table: n.Distribution, tally: tally{sum: x.root.tally.sum}}
+	x.root = root{asked: n, table: tableOf(n), tally: tally{sum: x.root.tally.sum}}
 	return nil
 }
 
@@ -256,14 +256,14 @@ func (e *Engine) redirect(c *conn, x *detour, l link, header int, made *undo) er
 	defer func() { _ = prog.Close() }()
 	f, ahead := old, []filter(nil)
 	if old.handle == 0 {
-		f, ahead = position(all)
+		f, ahead = position(all, x.at.Hook)
 	}
 	f.to, f.cookie = x.ifb.index, x.ifb.name
 	f.name = filterText(e.state, f.cookie)
 	if old.handle != 0 {
-		err = c.replaceFilter(l, x.at.Hook, f, prog.FD())
+		err = c.replaceFilter(l, f, prog.FD())
 	} else {
-		err = c.addFilter(l, x.at.Hook, f, prog.FD())
+		err = c.addFilter(l, f, prog.FD())
 		made.push(func() error { return c.dropFilter(l, x.at.Hook, f.cookie) })
 	}
 	if err != nil {
@@ -306,7 +306,7 @@ func (c *conn) dropFilter(l link, hook target.Hook, cookie string) error {
 		if err != nil {
 			return nil //nolint:nilerr // it is gone
 		}
-		if err := c.deleteFilter(l, hook, f); err != nil {
+		if err := c.deleteFilter(l, f); err != nil {
 			return err
 		}
 	}

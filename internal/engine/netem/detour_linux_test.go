@@ -3,9 +3,10 @@ package netem
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"netemd/internal/target"
-	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -76,7 +76,7 @@ func (f *fakeRoots) Root(d qdisc.Device) (qdisc.State, error) {
 // detourEngine is an engine for devices of others, with or without netem.
 func detourEngine(t testing.TB, state string) *Engine {
 	t.Helper()
-	e := New(Config{State: state})
+	e := New(Config{State: state, Log: slog.New(slog.DiscardHandler)})
 	if os.Getenv("NETEMD_TEST_NETEM") == "" {
 		e.dial = fakeDial
 	}
@@ -96,41 +96,32 @@ func (b *bench) foreign(hook target.Hook, flows ...target.Flow) target.Place {
 	return p
 }
 
-// tree is all that tc shows of the namespace: qdiscs, classes, chains, filters, and the
-// devices.
-func (b *bench) tree(t testing.TB) string {
+// tree is all that tc shows of these devices, or of all in b.near: qdiscs, classes,
+// chains, filters.
+func (b *bench) tree(t testing.TB, devices ...string) string {
 	t.Helper()
-	var out strings.Builder
-	tc := func(args ...string) string {
-		cmd := exec.Command("ip", append([]string{"netns", "exec", b.near, "tc", "-d"}, args...)...)
-		text, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("tc %s: %v\n%s", args, err, text)
-		}
-		fmt.Fprintf(&out, "# tc %s\n%s", args, text)
-		return string(text)
-	}
-	tc("qdisc", "show")
 	links, err := b.links.LinkList()
 	if err != nil {
 		t.Fatal(err)
 	}
+	var wanted strings.Builder
 	for _, l := range links {
 		name := l.Attrs().Name
-		fmt.Fprintf(&out, "# %s %s %s\n", name, l.Type(), l.Attrs().Alias)
-		tc("class", "show", "dev", name)
-		tc("filter", "show", "dev", name)
-		if q := tc("qdisc", "show", "dev", name); strings.Contains(q, "clsact") || strings.Contains(q, "ingress") {
-			for _, hook := range []string{"ingress", "egress"} {
-				if hook == "egress" && !strings.Contains(q, "clsact") {
-					continue
-				}
-				tc("filter", "show", "dev", name, hook)
-				tc("chain", "show", "dev", name, hook)
-			}
+		if len(devices) > 0 && !slices.Contains(devices, name) && l.Type() != ifbKind {
+			continue
+		}
+		fmt.Fprintf(&wanted, "qdisc show dev %[1]s\nclass show dev %[1]s\nfilter show dev %[1]s\n", name)
+		for _, hook := range []target.Hook{target.Ingress, target.Egress} {
+			fmt.Fprintf(&wanted, "filter show dev %[1]s %[2]s\nchain show dev %[1]s %[2]s\n", name, hook)
 		}
 	}
-	return out.String()
+	cmd := exec.Command("tc", "-n", b.near, "-d", "-b", "-")
+	cmd.Stdin = strings.NewReader(wanted.String())
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("tc: %v\n%s", err, text)
+	}
+	return string(text)
 }
 
 var udp = target.Flow{Protocol: 17}
@@ -175,6 +166,3 @@ func TestDetour(t *testing.T) {
 		})
 	}
 }
-
-var _ = fs.ErrExist
-var _ = namespaces.Dir

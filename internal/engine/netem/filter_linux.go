@@ -33,6 +33,9 @@ const filterHandle uint32 = 0x4e45_0001
 // filter is a filter as it stands at a hook. Of a foreign one only the first group
 // is known.
 type filter struct {
+	// parent is the hook, in the words of whoever added a filter there last: an ingress
+	// qdisc has several names for its one, and shows all filters under the last.
+	parent     uint32
 	preference uint16
 	protocol   uint16 // an ETH_P of linux/if_ether.h
 	chain      uint32
@@ -82,7 +85,7 @@ func unmarshalFilter(b []byte) (filter, error) {
 		return filter{}, fmt.Errorf("filter: %d bytes", len(b))
 	}
 	info := order.Uint32(b[16:])
-	f := filter{handle: order.Uint32(b[8:]), preference: uint16(info >> 16), protocol: ntohs(uint16(info))}
+	f := filter{handle: order.Uint32(b[8:]), parent: order.Uint32(b[12:]), preference: uint16(info >> 16), protocol: ntohs(uint16(info))}
 	var options []byte
 	err := eachAttribute(b[tcmsgSize:], func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
@@ -150,17 +153,17 @@ func (f *filter) action(ad *netlink.AttributeDecoder) {
 
 // addFilter adds f, which runs the program with that descriptor. The error is
 // fs.ErrExist when there is one with its preference and handle.
-func (c *rtnl) addFilter(l link, hook target.Hook, f filter, fd int) error {
-	return c.setFilter("filter add", netlink.Create|netlink.Excl, l, hook, f, fd)
+func (c *rtnl) addFilter(l link, f filter, fd int) error {
+	return c.setFilter("filter add", netlink.Create|netlink.Excl, l, f, fd)
 }
 
 // replaceFilter makes f of the one with its preference and handle, in one step: each
 // packet meets either.
-func (c *rtnl) replaceFilter(l link, hook target.Hook, f filter, fd int) error {
-	return c.setFilter("filter replace", netlink.Create, l, hook, f, fd)
+func (c *rtnl) replaceFilter(l link, f filter, fd int) error {
+	return c.setFilter("filter replace", netlink.Create, l, f, fd)
 }
 
-func (c *rtnl) setFilter(op string, flags netlink.HeaderFlags, l link, hook target.Hook, f filter, fd int) error {
+func (c *rtnl) setFilter(op string, flags netlink.HeaderFlags, l link, f filter, fd int) error {
 	parms := make([]byte, mirredSize)
 	order.PutUint32(parms[8:], stolen)
 	order.PutUint32(parms[20:], egressRedirect)
@@ -185,19 +188,19 @@ func (c *rtnl) setFilter(op string, flags netlink.HeaderFlags, l link, hook targ
 		})
 		return nil
 	})
-	return c.change(op, l.name, unix.RTM_NEWTFILTER, flags, f.header(l, hook), ae)
+	return c.change(op, l.name, unix.RTM_NEWTFILTER, flags, f.header(l), ae)
 }
 
 // deleteFilter deletes f. One that is gone is no error.
-func (c *rtnl) deleteFilter(l link, hook target.Hook, f filter) error {
+func (c *rtnl) deleteFilter(l link, f filter) error {
 	ae := netlink.NewAttributeEncoder()
 	ae.String(attrKind, f.kind)
 	ae.Uint32(attrChain, f.chain)
-	return absent(c.change("filter delete", l.name, unix.RTM_DELTFILTER, 0, f.header(l, hook), ae))
+	return absent(c.change("filter delete", l.name, unix.RTM_DELTFILTER, 0, f.header(l), ae))
 }
 
-func (f filter) header(l link, hook target.Hook) []byte {
-	return tcmsg(l.index, f.handle, parent(hook), uint32(f.preference)<<16|uint32(ntohs(f.protocol)))
+func (f filter) header(l link) []byte {
+	return tcmsg(l.index, f.handle, f.parent, uint32(f.preference)<<16|uint32(ntohs(f.protocol)))
 }
 
 // ntohs swaps between the packet's order and the machine's, either way.
@@ -207,11 +210,14 @@ func ntohs(v uint16) uint16 {
 	return order.Uint16(b[:])
 }
 
-// position finds preference and handle for a new filter of ours: before everything
+// position finds a place for a new filter of ours at a hook where all stand: before everything
 // that somebody else has at the hook, since a verdict there would end the packet's
 // way. ahead is what is before it all the same.
-func position(all []filter) (f filter, ahead []filter) {
-	f = filter{kind: "bpf", protocol: unix.ETH_P_ALL, handle: filterHandle, preference: 1}
+func position(all []filter, hook target.Hook) (f filter, ahead []filter) {
+	f = filter{kind: "bpf", protocol: unix.ETH_P_ALL, handle: filterHandle, preference: 1, parent: parent(hook)}
+	if len(all) > 0 {
+		f.parent = all[0].parent
+	}
 	taken := map[uint16]bool{}
 	for _, o := range all {
 		if o.handle >= f.handle && o.handle < filterHandle+0xfff0 {

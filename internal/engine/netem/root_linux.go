@@ -23,20 +23,36 @@ type roots interface {
 type root struct {
 	// asked is the impairment that this process set; zero when there is none.
 	asked qdisc.Netem
-	// table is the distribution whose table the kernel may still hold, which it
-	// never tells.
-	table qdisc.Distribution
+	table table
 	tally tally
 }
 
+// table is the distribution of the jitter whose table the kernel may still hold, which
+// it never tells.
+type table struct {
+	qdisc.Distribution
+	samples qdisc.Samples
+}
+
 // unknownTable stands for any table: what matters is that it is not uniform.
-const unknownTable = qdisc.Normal
+var unknownTable = table{Distribution: qdisc.Normal}
+
+func tableOf(n qdisc.Netem) table { return table{n.Distribution, n.Samples} }
+
+// of is n with that table.
+func (t table) of(n qdisc.Netem) qdisc.Netem {
+	n.Distribution, n.Samples = t.Distribution, t.samples
+	return n
+}
 
 // change makes n the impairment of the root of ours on d that is in the state from,
 // verifies it, and goes back to from when that fails. p is the place, for errors.
 func (r *root) change(c roots, d qdisc.Device, p target.Place, from qdisc.State, n qdisc.Netem) error {
 	former := from
-	former.Netem.Distribution = r.table
+	if len(r.asked.Differences(from.Netem)) == 0 {
+		former.Netem = r.asked // with what the kernel does not tell
+	}
+	former.Netem = r.table.of(former.Netem)
 	err := c.ChangeRoot(d, former, n)
 	if err == nil {
 		err = verify(c, d, p, n)
@@ -46,7 +62,7 @@ func (r *root) change(c roots, d qdisc.Device, p target.Place, from qdisc.State,
 	}
 	r.tally.changed(from)
 	if n.Jitter > 0 {
-		r.table = n.Distribution
+		r.table = tableOf(n)
 	}
 	r.asked = n
 	return nil
@@ -77,17 +93,18 @@ func (r *root) restore(c roots, d qdisc.Device, p target.Place, from qdisc.State
 	if err != nil || !now.Ours() {
 		return err
 	}
-	now.Netem.Distribution = r.table
+	may := r.table
 	if n.Jitter > 0 {
-		now.Netem.Distribution = n.Distribution
+		may = tableOf(n)
 	}
+	now.Netem = may.of(now.Netem)
 	same := len(from.Netem.Differences(now.Netem)) == 0 && slices.Equal(from.Other, now.Other)
-	if same && now.Netem.Distribution == r.table {
+	if same && may == r.table && from.Netem.Slot.Distribution == n.Slot.Distribution && from.Netem.Slot.Samples == n.Slot.Samples {
 		return nil
 	}
 	if from.Netem.Jitter == 0 {
-		from.Netem.Distribution = "" // shapes nothing
-		r.table = now.Netem.Distribution
+		from.Netem = table{}.of(from.Netem) // it shapes nothing
+		r.table = may
 	}
 	if err := c.ChangeRoot(d, now, from.Netem); err != nil {
 		return fmt.Errorf("back to %s: %w", from.Netem, err)
@@ -104,10 +121,12 @@ func (r *root) status(s qdisc.State) fault.Status {
 	status.Netem = s.Netem
 	status.Netem.Seed = 0 // one that the kernel drew itself
 	if len(r.asked.Differences(s.Netem)) == 0 {
-		status.Netem.Seed, status.Netem.Distribution = r.asked.Seed, r.asked.Distribution
+		status.Netem = r.asked.Normalize() // with what the kernel does not tell
 	}
 	status.Counters = r.tally.now(s)
 	status.Queued = uint64(s.Stats.Queued)
-	status.CountersMissing = missing(s.Netem)
+	if s.Stats.Netem == nil {
+		status.CountersMissing = missing(s.Netem)
+	}
 	return status
 }

@@ -34,10 +34,16 @@ func (t *tally) now(s qdisc.State) fault.Counters {
 	sent := int64(s.Stats.Packets-base.Packets) + int64(s.Stats.Queued) - int64(base.Queued)
 	passed := uint64(max(sent, 0))
 	drops := uint64(s.Stats.Drops - base.Drops)
+	if s.Stats.Netem != nil {
+		return t.sum.Add(exact(passed, drops, s.Stats.Netem, base.Netem))
+	}
 	ahead := min(uint64(s.Stats.Requeues-base.Requeues), passed)
 
+	if n.ECN { // marked packets are among the drops, and passed all the same
+		drops = 0
+	}
 	c := fault.Counters{Seen: passed + drops}
-	if n.Loss > 0 {
+	if loses(n) {
 		c.Lost = drops
 	} else {
 		c.Overflow = drops
@@ -47,24 +53,49 @@ func (t *tally) now(s qdisc.State) fault.Counters {
 	} else {
 		ahead = 0
 	}
-	if n.Delay > 0 {
+	if holds(n) {
 		c.Delayed = passed - ahead
 	}
 	return t.sum.Add(c)
 }
 
-// missing names the counters that netem cannot give under n. It has one counter for
-// drops of both kinds: with a loss they are Lost, which then includes what a full
-// queue dropped; only without a delay is there nothing that fills the queue. It
-// counts no duplicates (Seen includes them), no flipped bits, and reordered packets
-// only where reorder was asked for, not those that jitter lets pass others.
+// exact is the count by netem's own counters.
+func exact(passed, drops uint64, now, base *qdisc.NetemStats) fault.Counters {
+	if base == nil {
+		base = &qdisc.NetemStats{}
+	}
+	c := fault.Counters{
+		Lost: now.Lost - base.Lost, Delayed: now.Delayed - base.Delayed, Duplicated: now.Duplicated - base.Duplicated,
+		Reordered: now.Reordered - base.Reordered, Corrupted: now.Corrupted - base.Corrupted,
+	}
+	drops -= min(drops, now.Marked-base.Marked)
+	c.Overflow = drops - min(drops, c.Lost)
+	c.Seen = passed + drops - min(passed+drops, c.Duplicated)
+	return c
+}
+
+// loses reports whether n drops packets.
+func loses(n qdisc.Netem) bool {
+	return n.Loss > 0 || n.LossState != qdisc.LossState{} || n.GilbertElliott != qdisc.GilbertElliott{}
+}
+
+// holds reports whether packets wait under n, so that the queue may fill.
+func holds(n qdisc.Netem) bool { return n.Delay > 0 || n.Rate > 0 || n.Slot != qdisc.Slot{} }
+
+// missing names the counters that a netem without its own cannot give under n. It has
+// one counter for drops of both kinds: with a loss they are Lost, which then includes
+// what a full queue dropped; only where packets do not wait is there nothing that
+// fills the queue. With ECN it counts there what it marked, too, so nothing can be
+// said. It counts no duplicates (Seen includes them), no flipped bits, and reordered
+// packets only where reorder was asked for, not those that jitter lets pass others.
 func missing(n qdisc.Netem) []string {
 	var names []string
 	for _, counter := range []struct {
 		name  string
 		lacks bool
 	}{
-		{"overflow", n.Loss > 0 && n.Delay > 0},
+		{"lost", n.ECN},
+		{"overflow", n.ECN || loses(n) && holds(n)},
 		{"duplicated", n.Duplicate > 0},
 		{"reordered", n.Jitter > 0},
 		{"corrupted", n.Corrupt > 0},
