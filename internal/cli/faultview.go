@@ -10,7 +10,6 @@ import (
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
 	"netemd/internal/fidelity"
-	"netemd/internal/report"
 	"netemd/qdisc"
 )
 
@@ -62,9 +61,7 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		v.packetView = viewPacket(*p)
 		v.Direction = directionOf(f.Spec)
 		v.Counters = new(experiment.Counters(f.Counters))
-		if p.Loss > 0 {
-			v.MeasuredLoss = experiment.MeasureLoss(p.Loss, p.LossCorrelation, f.Counters.Seen, f.Counters.Lost).Measured
-		}
+		v.MeasuredLoss = measuredLoss(f)
 	}
 	for _, t := range f.Spec.Toxics {
 		v.Toxics = append(v.Toxics, viewToxic(t))
@@ -118,11 +115,7 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 		if f.Counters != (fault.Counters{}) {
 			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
 		}
-		if f.Spec.Packet != nil && f.Spec.Packet.Loss > 0 && f.Counters.Seen > 0 {
-			l := experiment.MeasureLoss(f.Spec.Packet.Loss, f.Spec.Packet.LossCorrelation, f.Counters.Seen, f.Counters.Lost)
-			rows = append(rows, [2]string{"loss", report.LossLine(&experiment.Row{Loss: &l})})
-		}
-		rows = append(rows, [2]string{"undo", "netemctl clear " + f.ID})
+		rows = append(rows, [2]string{"loss", lossText(f)}, [2]string{"undo", "netemctl clear " + f.ID})
 		pairs(w, s, rows)
 	}
 }

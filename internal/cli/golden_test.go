@@ -75,7 +75,7 @@ func TestGolden(t *testing.T) {
 			"rate 300kbit --target pg --queue 200ms --dry-run", "rate 300kbit --target pg --delay 100ms", "apply --rate 300kbit --delay 100ms --queue 200ms --target pg", "delay 100ms --expect-rate 1gbit --target pg",
 			"delay 100ms --jitter 20ms --preserve-order --target pg --dry-run", "apply --rate 10mbit --packet-overhead -4 --cell-size 48 --cell-overhead 5 --target pg",
 			"apply --slot 10ms,20ms --slot-packets 5 --slot-bytes 64kB --target pg --dry-run", "apply --slot-distribution normal,20ms,5ms --target pg",
-			"change f1 --loss 5%", "change f1 --loss-state 1%,10%,0%,100%,0%", "show f1 -o json", "change f2 --queue 100ms", "change f2 --rate 0bit", "change f4 --slot 0ms", "change f5 --slot-packets 3",
+			"change f1 --loss 5%", "change f1 --loss-state 1%,10%,0%,100%,0% --ecn=false", "show f1", "show f1 -o json", "change f2 --queue 100ms", "change f2 --rate 0bit", "change f4 --slot 0ms", "change f5 --slot-packets 3",
 		}},
 		{name: "tc", lines: []string{
 			"apply --target pg --tc \"delay 100ms 20ms loss 5%\"", "change f1 --tc \"loss 10%\"", "change f1 --tc \"loss 0% del 50ms\"", "change f1 --tc \"reorder 25%\"", "apply --target pg --tc \"\"", "apply --target pg --tc \"loss 5% loss 6%\"", "apply --target pg --tc \"dlay 100ms\"", "apply --target pg --tc \"loss 5%\" --delay 10ms",

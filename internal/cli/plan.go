@@ -197,11 +197,9 @@ func planWarnings(spec fault.Spec, e fault.Engine, n qdisc.Netem) []string {
 	if e == fault.Auto {
 		out = append(out, "engine auto: netemd chooses at apply, by a real try; shown is what netem would be told")
 	}
-	noState, noBursts := qdisc.LossState{}, qdisc.GilbertElliott{}
-	lossy := n.Loss > 0 || n.LossState != noState || n.GilbertElliott != noBursts
-	if spec.Offload == "" && (lossy || n.Reorder > 0) {
+	if spec.Offload == "" && (n.Loss > 0 || lossModel(n) || n.Reorder > 0 || n.Rate > 0 && n.Rate != qdisc.OrderRate) {
 		out = append(out, "where segmentation offload is on, one packet may be a super-packet of up to 64 KB, "+
-			"and a loss or reordering takes it whole")
+			"which a loss or reordering takes whole, and a rate holds up whole")
 	}
 	if s := spec.Selector; s != nil && s.Device != loopback && len(spec.Force) == 0 {
 		all := ""

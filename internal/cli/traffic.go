@@ -49,15 +49,15 @@ func (a *app) trafficFlags(cmd *cobra.Command, s *spot) {
 	a.deviceFlags(cmd, &s.sel, "impair the device `DEV` instead of a target")
 	flags := cmd.Flags()
 	flags.Var(typed(&s.sel.Protocol, "NAME", target.ParseProtocol, nil), "protocol", "only tcp, udp, icmp, icmpv6, sctp or a protocol's number")
-	flags.Var(listed(&s.sel.Peers, "HOST", word), "dst", "only packets to these hosts, addresses or CIDRs; those from them with --direction ingress")
-	flags.Var(listed(&s.sel.PeerPorts, "PORT", target.ParsePorts), "port", "only these ports of the other end, such as 5432 or 8000-8100")
-	flags.Var(listed(&s.sel.Locals, "HOST", word), "src", "only packets of these hosts, addresses or CIDRs at this end")
-	flags.Var(listed(&s.sel.LocalPorts, "PORT", target.ParsePorts), "src-port", "only these ports of this end")
+	flags.Var(listed(&s.sel.Peers, "HOST", word), "dst", "only with these hosts, addresses or CIDRs at the other end")
+	flags.Var(listed(&s.sel.PeerPorts, "PORT", target.ParsePorts), "port", "only these ports at the other end, such as 5432 or 8000-8100")
+	flags.Var(listed(&s.sel.Locals, "HOST", word), "src", "only with these hosts, addresses or CIDRs at this end")
+	flags.Var(listed(&s.sel.LocalPorts, "PORT", target.ParsePorts), "src-port", "only these ports at this end")
 	flags.Var(listed(&s.sel.ExcludePeers, "HOST", word), "exclude-dst", "leave these hosts, addresses or CIDRs alone")
-	flags.Var(listed(&s.sel.ExcludePorts, "PORT", target.ParsePorts), "exclude-port", "leave these ports of either end alone")
+	flags.Var(listed(&s.sel.ExcludePorts, "PORT", target.ParsePorts), "exclude-port", "leave these ports at either end alone")
 	flags.BoolVar(&s.sel.Control, "control", false, "impair ARP and neighbour discovery, too; only for a whole device")
 	completeWords(cmd, "protocol", []string{"tcp", "udp", "icmp", "icmpv6", "sctp"})
-	one(cmd, &s.way, "direction", "packets to the target, from it, or both; with --dev egress is to, ingress is from",
+	one(cmd, &s.way, "direction", "packets to the target, from it, or both; of a --dev egress (to) or ingress (from)",
 		way(fault.To), way(fault.From), way(fault.Both), egress, ingress)
 }
 
@@ -138,10 +138,10 @@ func word(s string) (string, error) {
 func safetyFlags(cmd *cobra.Command, force *[]string, offload *string) {
 	protections := []string{fault.ForceAgent, fault.ForceSSH, fault.ForceDefaultRoute}
 	cmd.Flags().Var(listed(force, "WHAT", among(protections)), "force",
-		"impair what is protected: agent (netemd's own connection), ssh (your session) or default-route (all of that device)")
+		"impair what is protected: agent (its connections), ssh (your session) or default-route (all of that device)")
 	completeWords(cmd, "force", protections)
 	cmd.Flags().Var(typed(offload, "off", among([]string{"off"}), nil), "offload",
-		"switch segmentation offload off on the path while the fault lasts, so that it acts on packets as on the wire")
+		"off: no segmentation offload on the path while the fault lasts, so that it hits packets as on the wire")
 	completeWords(cmd, "offload", []string{"off"})
 }
 
