@@ -34,14 +34,26 @@ func (n Netem) Delays() Delays {
 // exceed.
 func (n Netem) DelayQuantile(q float64) time.Duration { return n.Delays().Quantile(q) }
 
+// draws is how many different numbers the kernel draws.
+const draws = 1 << 32
+
 // Quantile returns the least delay that the share q, 0..1, of the packets do not
 // exceed.
 func (d Delays) Quantile(q float64) time.Duration {
 	q = min(max(q, 0), 1)
-	if d.sorted == nil {
-		return max(0, d.delay-d.jitter+time.Duration(math.Round(q*2*float64(d.jitter))))
+	switch {
+	case d.sorted != nil:
+		return d.sorted[max(0, int(math.Ceil(q*float64(len(d.sorted))))-1)]
+	case d.jitter == 0:
+		return d.delay
 	}
-	return d.sorted[max(0, int(math.Ceil(q*float64(len(d.sorted))))-1)]
+	width, full, more := d.remainders()
+	n := int64(math.Ceil(q * draws)) // so many draws are at most the quantile
+	k := (n + full) / (full + 1)
+	if k > more {
+		k = more + (n-more*(full+1)+full-1)/full
+	}
+	return max(0, d.delay-d.jitter+time.Duration(min(max(k-1, 0), width-1)))
 }
 
 // CDF returns the share, 0..1, of the packets with a delay of at most t.
@@ -55,5 +67,16 @@ func (d Delays) CDF(t time.Duration) float64 {
 	case d.jitter == 0:
 		return float64(flag(t >= d.delay))
 	}
-	return min(max(float64(t-d.delay+d.jitter)/(2*float64(d.jitter)), 0), 1)
+	width, full, more := d.remainders()
+	k := min(max(int64(t-d.delay+d.jitter)+1, 0), width)
+	return float64(k*full+min(k, more)) / draws
+}
+
+// remainders says how the kernel draws a uniform jitter: as a 32-bit number modulo width,
+// twice the jitter in nanoseconds (tabledist in net/sched/sch_netem.c). Each remainder
+// comes from full numbers, and the first more of them from one more, so that above some
+// 100 ms the low delays come visibly more often.
+func (d Delays) remainders() (width, full, more int64) {
+	width = 2 * int64(d.jitter)
+	return width, draws / width, draws % width
 }
