@@ -56,6 +56,20 @@ type Config struct {
 	Log         *slog.Logger
 }
 
+// normalize fills in what was not said. The state folder gets the one name by which
+// what an agent leaves is known.
+func (c Config) normalize() (Config, error) {
+	dir, err := filepath.Abs(c.StateDir)
+	if err != nil {
+		return c, fmt.Errorf("state folder: %w", err)
+	}
+	c.StateDir = dir
+	if c.Socket == "" {
+		c.Socket = filepath.Join(dir, "netemd.sock")
+	}
+	return c, nil
+}
+
 // Agent is one netemd.
 type Agent struct {
 	cfg      Config
@@ -80,11 +94,11 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("netemd needs root to change the network: %w", os.ErrPermission)
 	}
-	if cfg.Socket == "" {
-		cfg.Socket = filepath.Join(cfg.StateDir, "netemd.sock")
+	cfg, err := cfg.normalize()
+	if err != nil {
+		return nil, err
 	}
 	a := &Agent{cfg: cfg, stopping: make(chan struct{})}
-	var err error
 	if a.lock, err = lockStateDir(cfg.StateDir); err != nil {
 		return nil, err
 	}
@@ -120,9 +134,6 @@ func (a *Agent) start(ctx context.Context) error {
 	}
 	if err := a.clearLeftovers(ctx); err != nil {
 		return err
-	}
-	if err := a.offloads.Repair(ctx); err != nil {
-		return fmt.Errorf("faults of an earlier agent: %w", err)
 	}
 	if a.listener, err = listen(a.cfg.Socket); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"netemd/internal/lab"
 	"netemd/internal/lease"
 	"netemd/internal/target"
+	"netemd/namespaces"
 )
 
 // features tries what the kernel can do, and says which engine auto takes.
@@ -88,32 +89,44 @@ func newEngines(r feature.Report, state string, log *slog.Logger) (map[fault.Eng
 }
 
 // clearLeftovers takes away the faults of an agent that was killed: the wires of
-// adopted labs go back to neutral, and what its programs left is removed. Its
-// proxies cleared themselves when it died.
+// adopted labs go back to neutral, what its programs left there and on others' devices
+// is removed, and offload settings are restored. Its proxies cleared themselves when
+// it died.
 func (a *Agent) clearLeftovers(ctx context.Context) error {
 	targets, err := a.labs.Targets(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	namespaces := map[string]bool{}
-	for _, t := range targets {
-		for _, p := range []target.Place{t.To, t.From} {
-			namespaces[p.Namespace] = true
-			if e := a.engines[fault.Netem]; e != nil {
-				errs = append(errs, e.Clear(ctx, p))
-			}
+	if e := a.engines[fault.Netem]; e != nil {
+		for _, t := range targets {
+			errs = append(errs, e.Clear(ctx, t.To), e.Clear(ctx, t.From))
 		}
 	}
-	if a.engines[fault.EBPF] != nil {
-		for ns := range namespaces {
-			errs = append(errs, ebpf.Sweep(ctx, []string{ns}))
-		}
-	}
+	errs = append(errs, a.offloads.Repair(ctx))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("faults of an earlier agent: %w", err)
 	}
+	if err := sweep(ctx, a.cfg.StateDir); err != nil { // another's namespace must not keep us from starting
+		a.cfg.Log.Error("faults of an earlier agent", "err", err)
+	}
 	return nil
+}
+
+// sweep removes what dead agents with this state folder left on devices that are not
+// netemd's own, in the agent's namespace and in all that have a name.
+func sweep(ctx context.Context, stateDir string) error {
+	entries, err := namespaces.List()
+	if err != nil {
+		return err
+	}
+	names := []string{""}
+	for _, e := range entries {
+		if !e.Stale {
+			names = append(names, e.Name)
+		}
+	}
+	return errors.Join(netem.Sweep(ctx, names, stateDir), ebpf.Sweep(ctx, names))
 }
 
 // streamEngine finds the control socket of a target's proxy and hands it to the

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -10,6 +12,7 @@ import (
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/fault"
 	"netemd/internal/target"
+	"netemd/internal/verify"
 	"netemd/internal/wire"
 )
 
@@ -81,3 +84,31 @@ func (s faultsServer) Watch(_ *netemv1.WatchRequest, stream grpc.ServerStreaming
 		return stream.Send(&netemv1.Event{Time: timestamppb.New(e.Time), Kind: e.Kind, Fault: wire.Fault(e.Fault)})
 	})
 }
+
+func (s faultsServer) Verify(r *netemv1.VerifyRequest, stream grpc.ServerStreamingServer[netemv1.VerifyMessage]) error {
+	o := verify.Options{Packets: int(r.GetPackets()), Rate: int(r.GetPacketsPerSecond())}
+	var last time.Time
+	told := -1
+	result, err := s.a.verify(stream.Context(), r.GetId(), o, func(sent, packets int) {
+		if sent == told || time.Since(last) < progressEvery && sent < packets {
+			return
+		}
+		last, told = time.Now(), sent
+		_ = stream.Send(&netemv1.VerifyMessage{Sent: int32(sent), Packets: int32(packets)}) // a client that is gone ends the context
+	})
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("verify result: %w", err)
+	}
+	total := 0
+	for _, p := range result.Places {
+		total += p.Sent
+	}
+	return stream.Send(&netemv1.VerifyMessage{Sent: int32(total), Packets: int32(total), ResultJson: text})
+}
+
+// progressEvery is how often the progress of a verification is told.
+const progressEvery = 500 * time.Millisecond

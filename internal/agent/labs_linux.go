@@ -94,18 +94,19 @@ func Cleanup(ctx context.Context, cfg Config) ([]string, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("cleanup needs root to change the network: %w", os.ErrPermission)
 	}
-	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if cfg.Socket == "" {
-		cfg.Socket = filepath.Join(cfg.StateDir, "netemd.sock")
-	}
-	lock, err := lockStateDir(cfg.StateDir)
+	cfg, err := cfg.normalize()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, cleanupTime, errors.New("cleanup took too long"))
 	defer cancel()
+	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
+		return nil, sweep(ctx, cfg.StateDir)
+	}
+	lock, err := lockStateDir(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
 	var removed []string
 	labs, err := lab.New(lab.Config{StateDir: cfg.StateDir, Log: cfg.Log})
 	if err != nil {
@@ -117,5 +118,5 @@ func Cleanup(ctx context.Context, cfg Config) ([]string, error) {
 	if st, err := os.Lstat(cfg.Socket); err == nil && st.Mode().Type() == os.ModeSocket {
 		removed = append(removed, "socket "+cfg.Socket)
 	}
-	return removed, errors.Join(labs.Cleanup(ctx), labs.Close(), newOffloads(cfg).Repair(ctx), removeSocket(cfg.Socket), removeStateDir(cfg, lock))
+	return removed, errors.Join(labs.Cleanup(ctx), labs.Close(), sweep(ctx, cfg.StateDir), newOffloads(cfg).Repair(ctx), removeSocket(cfg.Socket), removeStateDir(cfg, lock))
 }

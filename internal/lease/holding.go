@@ -22,6 +22,8 @@ type Holding struct {
 type Held struct {
 	Place target.Place
 	Netem qdisc.Netem
+	// Status reads what the kernel holds there.
+	Status func(context.Context) (fault.Status, error)
 }
 
 // Held returns a packet fault as the kernel has it now. A stream fault's error is
@@ -41,8 +43,12 @@ func (m *Manager) Held(ctx context.Context, id string) (Holding, error) {
 	if len(places) == 0 {
 		return Holding{}, fmt.Errorf("fault %s has no packets that could be looked at, it is one of streams: %w", id, errors.ErrUnsupported)
 	}
+	engine := m.cfg.Engines[holding.Fault.Engine]
 	for _, s := range slots {
-		holding.Places = append(holding.Places, Held{Place: s.place, Netem: union(m.at(s))})
+		holding.Places = append(holding.Places, Held{
+			Place: s.place, Netem: union(m.at(s)),
+			Status: func(ctx context.Context) (fault.Status, error) { return engine.Read(ctx, s.place) },
+		})
 	}
 	return holding, nil
 }
