@@ -99,6 +99,7 @@ func TestEBPF(t *testing.T) {
 		"duplicate": {qdisc.Netem{Duplicate: 5}, 4000, Pass},
 		"corrupt":   {qdisc.Netem{Corrupt: 5}, 4000, Pass},
 		"reorder":   {qdisc.Netem{Delay: 50 * msec, Reorder: 25}, 4000, Pass},
+		"overflow":  {qdisc.Netem{Delay: 50 * msec, Limit: 20}, 1000, Fail},
 		"too few":   {qdisc.Netem{Loss: .1}, 1000, Inconclusive},
 	} {
 		t.Run(name, func(t *testing.T) {

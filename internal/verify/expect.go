@@ -51,7 +51,8 @@ func expect(n qdisc.Netem, ect bool) expectation {
 	return e
 }
 
-// delays are the delays that n asks for.
+// delays are the delays that n asks for. Unlike qdisc.Delays they know of packets that
+// are sent at once, and of the kernel's uniform draw, which is not quite even.
 type delays struct {
 	n qdisc.Netem
 	// table are the samples of the jitter, sorted; nil for a uniform one.
@@ -61,9 +62,7 @@ type delays struct {
 }
 
 func delaysOf(n qdisc.Netem, ahead float64) delays {
-	d := delays{n: n, ahead: ahead}
-	d.table = slices.Sorted(slices.Values(n.Distribution.Table()))
-	return d
+	return delays{n: n, table: slices.Sorted(slices.Values(n.JitterTable())), ahead: ahead}
 }
 
 // drawn is the quantile q, 0..1, of what is drawn for packets that are not sent at

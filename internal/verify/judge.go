@@ -26,10 +26,12 @@ const (
 	resolution = 20 * time.Microsecond
 	slew       = 500e-6
 	// Late by scheduling may be a packet by slack, plus slackShare of what was asked,
-	// plus lateFactor times what this process's own timers were late.
+	// plus lateFactor times what this process itself was late, for a pass up to
+	// lateShare of what was asked.
 	slack      = time.Millisecond
 	slackShare = .01
 	lateFactor = 3
+	lateShare  = .1
 )
 
 // sighting is all that is known of one run at one place.

@@ -60,7 +60,7 @@ func (s *simulation) chance(p qdisc.Percent) bool { return s.rand.Float64() < fl
 
 func newSimulation(n qdisc.Netem, seed uint64) *simulation {
 	n = n.Normalize()
-	s := &simulation{n: n, rand: rand.New(rand.NewPCG(seed, 1)), noise: 40 * time.Microsecond, size: 270, table: n.Distribution.Table(), state: 1}
+	s := &simulation{n: n, rand: rand.New(rand.NewPCG(seed, 1)), noise: 40 * time.Microsecond, size: 270, table: n.JitterTable(), state: 1}
 	for d, rho := range map[*draw]qdisc.Percent{
 		&s.loss: n.LossCorrelation, &s.duplicate: n.DuplicateCorrelation, &s.reorder: n.ReorderCorrelation,
 		&s.corrupt: n.CorruptCorrelation, &s.spread: n.DelayCorrelation,
@@ -216,9 +216,4 @@ func (s *simulation) run(due []time.Duration) sighting {
 	out.arrivals = s.arrivals
 	out.counters = &s.counters
 	return out
-}
-
-func simulate(n qdisc.Netem, packets int, seed uint64) sighting {
-	s := newSimulation(n, seed)
-	return s.run(schedule(n.Normalize(), Options{Packets: packets}.Normalize(), s.size))
 }
