@@ -3,14 +3,18 @@ package qdisc_test
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mdlayher/socket"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"netemd/internal/testenv"
 	"netemd/qdisc"
@@ -23,6 +27,7 @@ type bench struct {
 	*qdisc.Conn
 	links  *netlink.Handle
 	device qdisc.Device
+	netns  int
 }
 
 func newBench(t *testing.T) *bench {
@@ -54,7 +59,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return &bench{c, links, qdisc.Device{Name: "v0", Index: v0.Attrs().Index}}
+	return &bench{c, links, qdisc.Device{Name: "v0", Index: v0.Attrs().Index}, fd}
 }
 
 func TestRootOfOthers(t *testing.T) {
@@ -194,6 +199,148 @@ func TestChangeIsWhole(t *testing.T) {
 	}
 	if s, err := b.Root(b.device); err != nil || s.Handle != 0 {
 		t.Errorf("after delete: %v, %v", s, err)
+	}
+}
+
+// fixtures are the arguments of testdata/tc-newer.txt, for every option and with values
+// at the edges of every field.
+func fixtures(t *testing.T) []string {
+	t.Helper()
+	b, err := os.ReadFile("testdata/tc-newer.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for line := range strings.Lines(string(b)) {
+		if arguments, _, ok := strings.Cut(line, " = "); ok {
+			all = append(all, arguments)
+		}
+	}
+	if len(all) < 50 {
+		t.Fatalf("%d fixtures", len(all))
+	}
+	return all
+}
+
+// Every option is in force as it was asked for, on a new root and changed from every
+// other to the next, forwards and backwards.
+func TestEveryOptionReadsBack(t *testing.T) {
+	testenv.Netem(t)
+	b := newBench(t)
+	all := fixtures(t)
+	backwards := slices.Clone(all)
+	slices.Reverse(backwards)
+	for _, arguments := range all {
+		n := parsed(t, arguments)
+		if err := b.AddRoot(b.device, n); err != nil {
+			t.Errorf("add %s: %v", arguments, err)
+			continue
+		}
+		b.inForce(t, "added", n)
+		if err := b.DeleteRoot(b.device); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.AddRoot(b.device, qdisc.Netem{}); err != nil {
+		t.Fatal(err)
+	}
+	var before qdisc.Netem
+	for _, arguments := range slices.Concat(all, backwards) {
+		n := parsed(t, arguments)
+		from, err := b.Root(b.device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from.Netem.Distribution = before.Distribution
+		if err := b.ChangeRoot(b.device, from, n); err != nil {
+			t.Errorf("change to %s: %v", arguments, err)
+			continue
+		}
+		b.inForce(t, "changed from "+before.String(), n)
+		before = n
+	}
+}
+
+func parsed(t *testing.T, arguments string) qdisc.Netem {
+	t.Helper()
+	n, err := qdisc.ParseTC(arguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// inForce compares what the device has with n. Linux before 6.6 takes no seed and dumps
+// none: without one in the dump, only the seed may differ.
+func (b *bench) inForce(t *testing.T, how string, n qdisc.Netem) {
+	t.Helper()
+	s, err := b.Root(b.device)
+	if err != nil || !s.Ours() || s.Other != nil {
+		t.Errorf("%s, %s: %v, other %v, %v", how, n, s, s.Other, err)
+		return
+	}
+	differ := n.Differences(s.Netem)
+	if s.Netem.Seed == 0 {
+		differ = slices.DeleteFunc(differ, func(f string) bool { return f == "seed" })
+	}
+	if len(differ) > 0 {
+		t.Errorf("%s, %s: in force is %s, differences %q", how, n, s.Netem, differ)
+	}
+}
+
+// A slot from min to max holds packets after one with a distribution, too, whose table
+// stays in the kernel: without its own, each next slot would be now.
+func TestSlotAfterDistribution(t *testing.T) {
+	testenv.Netem(t)
+	b := newBench(t)
+	if err := b.AddRoot(b.device, parsed(t, "slot distribution normal 1ms 1us")); err != nil {
+		t.Fatal(err)
+	}
+	for _, arguments := range []string{"delay 1ms", "slot 300ms 600ms packets 1"} {
+		from, err := b.Root(b.device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.ChangeRoot(b.device, from, parsed(t, arguments)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const packets = 6
+	start := time.Now()
+	b.send(t, packets)
+	for {
+		s, err := b.Root(b.device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); s.Stats.Queued == 0 {
+			// The first leaves at once; between the others are 300 ms at least.
+			if least := (packets - 2) * 300 * time.Millisecond; took < least {
+				t.Errorf("%d packets left within %v, want %v at least", packets, took, least)
+			}
+			return
+		} else if took > 30*time.Second {
+			t.Fatalf("%d packets are still queued", s.Stats.Queued)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// send sends broadcasts from the device.
+func (b *bench) send(t *testing.T, packets int) {
+	t.Helper()
+	c, err := socket.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0, "packet", &socket.Config{NetNS: b.netns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	frame := make([]byte, 60)
+	copy(frame, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5") // the ethertype of local experiments
+	to := &unix.SockaddrLinklayer{Ifindex: b.device.Index, Halen: 6}
+	for range packets {
+		if err := c.Sendto(t.Context(), frame, 0, to); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

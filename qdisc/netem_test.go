@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,19 @@ func TestValidate(t *testing.T) {
 		{Delay: 10 * ms, Reorder: 25, ReorderCorrelation: 50, Gap: 5},
 		{Duplicate: 1, DuplicateCorrelation: 1, Corrupt: 1, CorruptCorrelation: 1},
 		{Limit: 1, Seed: 1},
+		{Delay: ms, Jitter: ms, Distribution: Custom, Samples: "12"},
+		{LossState: LossState{P13: 1, P31: 99, P23: 100}, ECN: true},
+		{LossState: LossState{P14: 5}},
+		{LossState: LossState{P13: 50, P14: 50, P31: 50, P32: 50}},
+		{GilbertElliott: GilbertElliott{P: 1}, ECN: true},
+		{GilbertElliott: GilbertElliott{P: 100, R: 100, LossBad: 100, LossGood: 100}},
+		{Rate: 1, PacketOverhead: -20},
+		{Rate: MaxRate, PacketOverhead: math.MaxInt32},
+		{Rate: 1, CellSize: 48, CellOverhead: -48},
+		{Rate: 1, CellSize: math.MaxUint32},
+		{Slot: Slot{MaxDelay: MaxJitter}},
+		{Slot: Slot{MinDelay: MaxDelay - MaxJitter, MaxDelay: MaxDelay, Packets: math.MaxInt32, Bytes: math.MaxInt32}},
+		{Slot: Slot{Distribution: Normal, Jitter: 1}},
 	}
 	for _, n := range valid {
 		if err := n.Validate(); err != nil {
@@ -46,6 +60,43 @@ func TestValidate(t *testing.T) {
 		"shape alone":   {Netem{Delay: ms, Distribution: Normal}, []string{"delay.distribution"}},
 		"reorder alone": {Netem{Reorder: 25}, []string{"reorder"}},
 		"gap alone":     {Netem{Delay: ms, Gap: 5}, []string{"reorder.gap"}},
+		"no samples":    {Netem{Delay: ms, Jitter: ms, Distribution: Custom}, []string{"delay.samples"}},
+		"odd samples":   {Netem{Delay: ms, Jitter: ms, Distribution: Custom, Samples: "123"}, []string{"delay.samples"}},
+		"samples alone": {Netem{Delay: ms, Jitter: ms, Distribution: Normal, Samples: "12"}, []string{"delay.samples"}},
+		"two losses":    {Netem{Loss: 1, LossState: LossState{P14: 1}, GilbertElliott: GilbertElliott{P: 1}}, []string{"loss.state"}},
+		"correlated":    {Netem{LossCorrelation: 1, GilbertElliott: GilbertElliott{P: 1}}, []string{"loss.gemodel", "loss.correlation"}},
+		"state shares": {
+			Netem{LossState: LossState{P13: 101, P31: -1, P32: 1e-9, P23: Percent(math.NaN()), P14: Percent(math.Inf(1))}},
+			[]string{"loss.state.p13", "loss.state.p31", "loss.state.p32", "loss.state.p23", "loss.state.p14", "loss.state.p14"},
+		},
+		"state loses nothing": {Netem{LossState: LossState{P31: 1, P23: 1}}, []string{"loss.state.p13"}},
+		"state over 100":      {Netem{LossState: LossState{P13: 60, P14: 41, P31: 50, P32: 51}}, []string{"loss.state.p14", "loss.state.p32"}},
+		"gemodel shares": {
+			Netem{GilbertElliott: GilbertElliott{P: 101, R: -1, LossBad: 200, LossGood: 1e-9}},
+			[]string{"loss.gemodel.p", "loss.gemodel.r", "loss.gemodel.loss_bad", "loss.gemodel.loss_good"},
+		},
+		"gemodel never bad": {Netem{GilbertElliott: GilbertElliott{R: 10}}, []string{"loss.gemodel.p"}},
+		"ecn alone":         {Netem{Delay: ms, ECN: true}, []string{"ecn"}},
+		"rate too fast":     {Netem{Rate: MaxRate + 1}, []string{"rate"}},
+		"overheads alone":   {Netem{PacketOverhead: 1, CellSize: 1, CellOverhead: 1}, []string{"rate.packet_overhead", "rate.cell_size"}},
+		"overhead alone":    {Netem{CellOverhead: 1}, []string{"rate.cell_overhead"}},
+		"packet vanishes":   {Netem{Rate: 1, PacketOverhead: -21}, []string{"rate.packet_overhead"}},
+		"cell vanishes":     {Netem{Rate: 1, CellSize: 48, CellOverhead: -49}, []string{"rate.cell_overhead"}},
+		"cells overflow":    {Netem{Rate: 1, CellSize: 1, CellOverhead: 1 << 16}, []string{"rate.cell_overhead"}},
+		"cells overflow at all": {
+			Netem{Rate: 1, PacketOverhead: math.MaxInt32, CellSize: 1<<31 + 1, CellOverhead: 0}, []string{"rate.cell_size"},
+		},
+		"slot without times":  {Netem{Slot: Slot{Packets: 5}}, []string{"slot.min_delay"}},
+		"slot backwards":      {Netem{Slot: Slot{MinDelay: 2 * ms, MaxDelay: ms}}, []string{"slot.max_delay"}},
+		"slot too wide":       {Netem{Slot: Slot{MinDelay: ms, MaxDelay: ms + MaxJitter + 1}}, []string{"slot.max_delay"}},
+		"slot too long":       {Netem{Slot: Slot{MinDelay: MaxDelay + 1}}, []string{"slot.min_delay"}},
+		"slot bounds":         {Netem{Slot: Slot{MinDelay: 1, Packets: 1 << 31, Bytes: 1 << 31}}, []string{"slot.packets", "slot.bytes"}},
+		"slot shape":          {Netem{Slot: Slot{Distribution: "gauss", Jitter: 1}}, []string{"slot.distribution"}},
+		"slot uniform":        {Netem{Slot: Slot{Distribution: Uniform, Jitter: 1}}, []string{"slot.distribution"}},
+		"slot both":           {Netem{Slot: Slot{Distribution: Normal, Jitter: 1, MinDelay: 1}}, []string{"slot.min_delay"}},
+		"slot without jitter": {Netem{Slot: Slot{Distribution: Normal, Delay: ms}}, []string{"slot.jitter"}},
+		"slot without shape":  {Netem{Slot: Slot{Delay: ms, Jitter: ms}}, []string{"slot.distribution"}},
+		"slot samples":        {Netem{Slot: Slot{Distribution: Custom, Jitter: ms}}, []string{"slot.samples"}},
 	}
 	for name, c := range invalid {
 		err := c.n.Validate()
@@ -103,6 +154,31 @@ func TestText(t *testing.T) {
 			Netem{Duplicate: .01, DuplicateCorrelation: 5, Corrupt: .1, CorruptCorrelation: 1},
 			"duplicate 0.01% 5% corrupt 0.1% 1%", "limit 100000 duplicate 0.01% 5% corrupt 0.1% 1%",
 		},
+		{Netem{Loss: 1, ECN: true}, "loss 1% ecn", "limit 100000 loss 1% ecn"},
+		{
+			Netem{LossState: LossState{P13: 1, P31: 10, P23: 50}, Rate: 1250000, Delay: 100 * ms},
+			"loss state 1% 10% 0% 50% 0% delay 100ms rate 10mbit", "limit 909 delay 100ms loss state 1% 10% 0% 50% 0% rate 10mbit",
+		},
+		{
+			Netem{GilbertElliott: GilbertElliott{P: 1, R: 10}, Rate: 125000, CellSize: 48},
+			"loss gemodel 1% 10% rate 1mbit 0 48", "limit 83 loss gemodel 1% 10% rate 1mbit 0 48",
+		},
+		{
+			Netem{GilbertElliott: GilbertElliott{P: 1, R: 10, LossBad: 90}, Rate: OrderRate, PacketOverhead: -14, CellSize: 53, CellOverhead: 5},
+			"loss gemodel 1% 10% 90% rate 100tbit -14 53 5", "limit 100000 loss gemodel 1% 10% 90% rate 100tbit -14 53 5",
+		},
+		{
+			Netem{GilbertElliott: GilbertElliott{P: 1, R: 10, LossGood: 2}, Slot: Slot{MinDelay: 10 * ms}},
+			"loss gemodel 1% 10% 100% 2% slot 10ms", "limit 100000 loss gemodel 1% 10% 100% 2% slot 10ms",
+		},
+		{
+			Netem{Slot: Slot{MaxDelay: time.Minute, Packets: 5, Bytes: 3000}},
+			"slot 0s 1m packets 5 bytes 3kB", "limit 100000 slot 0ms 60s packets 5 bytes 3000",
+		},
+		{
+			Netem{Slot: Slot{Distribution: Pareto, Delay: 10 * ms, Jitter: 5 * ms}},
+			"slot distribution pareto 10ms 5ms", "limit 100000 slot distribution pareto 10ms 5ms",
+		},
 	} {
 		if got := c.n.String(); got != c.text {
 			t.Errorf("String: %q, want %q", got, c.text)
@@ -114,28 +190,244 @@ func TestText(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	delay := Netem{Delay: 50 * ms, Jitter: 5 * ms, Distribution: Normal}
-	loss := Netem{Loss: 20, LossCorrelation: 25, Seed: 1}
+	delay := Netem{Delay: 50 * ms, Jitter: 5 * ms, Distribution: Custom, Samples: "12"}
+	loss := Netem{Loss: 20, LossCorrelation: 25, ECN: true, Seed: 1}
+	rate := Netem{Rate: 5, PacketOverhead: 1, CellSize: 2, CellOverhead: 3, Slot: Slot{MinDelay: ms}}
 	all := Netem{
-		Delay: ms, Jitter: ms, Loss: 1, Duplicate: 2, Reorder: 3, Gap: 4, Corrupt: 5, Limit: 6, Seed: 7,
+		Delay: ms, Jitter: ms, Loss: 1, Duplicate: 2, Reorder: 3, Gap: 4, Corrupt: 5, Rate: 8, Slot: Slot{MinDelay: 9}, Limit: 6, Seed: 7,
 	}
-	want := Netem{Delay: 50 * ms, Jitter: 5 * ms, Distribution: Normal, Loss: 20, LossCorrelation: 25, Seed: 1}
+	want := Netem{
+		Delay: 50 * ms, Jitter: 5 * ms, Distribution: Custom, Samples: "12", Loss: 20, LossCorrelation: 25, ECN: true, Seed: 1,
+	}
 	for _, pair := range [][2]Netem{{delay, loss}, {loss, delay}, {want, {}}, {{}, want}} {
 		got, conflicts := pair[0].Merge(pair[1])
 		if got != want || conflicts != nil {
 			t.Errorf("%v and %v: %v, conflicts %v", pair[0], pair[1], got, conflicts)
 		}
 	}
+	if got, conflicts := rate.Merge(Netem{Loss: 1}); conflicts != nil || got.Loss != 1 || got.CellOverhead != 3 || got.Slot.MinDelay != ms {
+		t.Errorf("rate and loss: %v, conflicts %v", got, conflicts)
+	}
 	got, conflicts := all.Merge(all)
-	if diff := cmp.Diff([]string{"delay", "loss", "duplicate", "reorder", "corrupt", "limit", "seed"}, conflicts); diff != "" || got != all {
+	if diff := cmp.Diff([]string{"delay", "loss", "duplicate", "reorder", "corrupt", "rate", "slot", "limit", "seed"}, conflicts); diff != "" || got != all {
 		t.Errorf("conflicts (-want +got):\n%s", diff)
 	}
 	if got, conflicts := all.Merge(Netem{}); got != all || conflicts != nil {
 		t.Errorf("with nothing: %v, conflicts %v", got, conflicts)
 	}
-	if _, conflicts := delay.Merge(Netem{Delay: 50 * ms, Loss: 1}); !cmp.Equal(conflicts, []string{"delay"}) {
-		t.Errorf("two delays: conflicts %v", conflicts)
+	for name, pair := range map[string][2]Netem{
+		"delay": {delay, {Delay: 50 * ms, Loss: 1}},
+		"loss":  {loss, {GilbertElliott: GilbertElliott{P: 1}}},
+		"rate":  {rate, {Rate: 5}},
+		"slot":  {rate, {Slot: Slot{MinDelay: 5}}},
+	} {
+		if got, conflicts := pair[0].Merge(pair[1]); !cmp.Equal(conflicts, []string{name}) || got != pair[0] {
+			t.Errorf("two of %s: %v, conflicts %v", name, got, conflicts)
+		}
 	}
+}
+
+func TestPatchApply(t *testing.T) {
+	gemodel := GilbertElliott{P: 1, R: 10}
+	state := LossState{P14: 1}
+	random := Netem{Loss: 20, LossCorrelation: 25, ECN: true, Delay: 10 * ms}
+	bursts := Netem{GilbertElliott: gemodel, ECN: true, Delay: 10 * ms}
+	shaped := Netem{Delay: 10 * ms, Jitter: ms, Distribution: Custom, Samples: "12"}
+	paced := Netem{Rate: 100, PacketOverhead: 1, CellSize: 2, CellOverhead: 3}
+	for name, c := range map[string]struct {
+		n    Netem
+		p    Patch
+		want Netem
+	}{
+		"nothing":            {random, Patch{}, random},
+		"another share":      {random, Patch{Loss: new(Percent(5))}, Netem{Loss: 5, LossCorrelation: 25, ECN: true, Delay: 10 * ms}},
+		"no loss":            {random, Patch{Loss: new(Percent(0))}, Netem{Delay: 10 * ms}},
+		"no loss of a model": {bursts, Patch{Loss: new(Percent(0))}, Netem{Delay: 10 * ms}},
+		"to a model":         {random, Patch{GilbertElliott: &gemodel}, bursts},
+		"to a state model":   {bursts, Patch{LossState: &state}, Netem{LossState: state, ECN: true, Delay: 10 * ms}},
+		"from a model":       {bursts, Patch{Loss: new(Percent(5))}, Netem{Loss: 5, ECN: true, Delay: 10 * ms}},
+		"no ecn":             {bursts, Patch{ECN: new(false)}, Netem{GilbertElliott: gemodel, Delay: 10 * ms}},
+		"no model":           {bursts, Patch{GilbertElliott: new(GilbertElliott{})}, Netem{Delay: 10 * ms}},
+		"two models": {
+			random, Patch{GilbertElliott: &gemodel, LossState: &state},
+			Netem{GilbertElliott: gemodel, LossState: state, ECN: true, Delay: 10 * ms},
+		},
+		"other shape":     {shaped, Patch{Distribution: new(Normal)}, Netem{Delay: 10 * ms, Jitter: ms, Distribution: Normal}},
+		"samples alone":   {Netem{Delay: 10 * ms, Jitter: ms}, Patch{Samples: new(Samples("12"))}, shaped},
+		"shape, samples":  {Netem{}, Patch{Distribution: new(Normal), Samples: new(Samples("12"))}, Netem{Distribution: Normal, Samples: "12"}},
+		"no rate":         {paced, Patch{Rate: new(Rate(0))}, Netem{}},
+		"another rate":    {paced, Patch{Rate: new(Rate(7))}, Netem{Rate: 7, PacketOverhead: 1, CellSize: 2, CellOverhead: 3}},
+		"slot whole":      {Netem{Slot: Slot{MinDelay: 5, Packets: 5}}, Patch{Slot: new(Slot{MinDelay: 7})}, Netem{Slot: Slot{MinDelay: 7}}},
+		"limit and seed":  {Netem{}, Patch{Limit: new(uint32(1)), Seed: new(uint64(2))}, Netem{Limit: 1, Seed: 2}},
+		"zero duplicates": {Netem{Duplicate: 5, Loss: 5}, Patch{Duplicate: new(Percent(0))}, Netem{Loss: 5}},
+	} {
+		if diff := cmp.Diff(c.want, c.p.Apply(c.n)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// A patch that sets every field leaves nothing of what was, so that no field is
+// forgotten in Patch, Apply, Merge and Normalize.
+func TestEveryFieldIsPatchedAndMerged(t *testing.T) {
+	patch, netem := reflect.TypeFor[Patch](), reflect.TypeFor[Netem]()
+	for i := range netem.NumField() {
+		f := netem.Field(i)
+		in, ok := patch.FieldByName(f.Name)
+		if !ok || in.Type != reflect.PointerTo(f.Type) {
+			t.Errorf("Patch has no %s", f.Name)
+			continue
+		}
+		var n Netem
+		value := reflect.ValueOf(&n).Elem().Field(i)
+		switch value.Kind() {
+		case reflect.Struct:
+			value.Field(0).Set(reflect.ValueOf(1).Convert(value.Field(0).Type()))
+		case reflect.String:
+			value.SetString("custom")
+		case reflect.Bool:
+			value.SetBool(true)
+		default:
+			value.Set(reflect.ValueOf(1).Convert(f.Type))
+		}
+		var p Patch
+		pointer := reflect.New(f.Type)
+		pointer.Elem().Set(value)
+		reflect.ValueOf(&p).Elem().FieldByName(f.Name).Set(pointer)
+		if got := p.Apply(Netem{}); reflect.ValueOf(got).Field(i).Interface() != value.Interface() {
+			t.Errorf("%s is not patched", f.Name)
+		}
+		if got, _ := (Netem{}).Merge(n); got != n {
+			t.Errorf("%s is not merged: %+v", f.Name, got)
+		}
+		impairs := f.Name != "ECN" && f.Name != "Limit" && f.Name != "Seed"
+		if n.IsZero() == impairs {
+			t.Errorf("%s alone: IsZero is %t", f.Name, n.IsZero())
+		}
+		drops := strings.HasPrefix(f.Name, "Loss") || f.Name == "GilbertElliott"
+		if queues := n.Queues(); queues != (impairs && !drops || f.Name == "ECN") {
+			t.Errorf("%s alone: Queues is %t", f.Name, queues)
+		}
+	}
+}
+
+func TestNormalizeLimit(t *testing.T) {
+	for _, c := range []struct {
+		n    Netem
+		want uint32
+	}{
+		{Netem{Delay: time.Hour}, DefaultLimit},
+		{Netem{Rate: 1}, 10},
+		{Netem{Rate: 8000}, 10},   // 64 kbit/s: 6 packets a second
+		{Netem{Rate: 125000}, 83}, // 1 Mbit/s
+		{Netem{Rate: 125000, Delay: time.Second, Jitter: time.Second}, 248},
+		{Netem{Rate: 125e6}, 82563},      // 1 Gbit/s
+		{Netem{Rate: 1e9}, DefaultLimit}, // 8 Gbit/s
+		{Netem{Rate: OrderRate}, DefaultLimit},
+		{Netem{Rate: 125000, Limit: 7}, 7},
+	} {
+		if got := c.n.Normalize().Limit; got != c.want {
+			t.Errorf("%v: limit %d, want %d", c.n, got, c.want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		r    Rate
+		d    time.Duration
+		want uint32
+	}{
+		{125e6, 100 * ms, 12400}, // 1 Gbit/s: 8257 packets, half as many again
+		{125e4, 100 * ms, 125},
+		{125e3, 0, 10},
+		{125e3, -ms, 10},
+		{MaxRate, time.Hour, math.MaxUint32},
+	} {
+		if got := LimitFor(c.r, c.d); got != c.want {
+			t.Errorf("LimitFor(%s, %s) = %d, want %d", c.r, c.d, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		r    Rate
+		d    time.Duration
+		want uint32
+	}{
+		{37500, 200 * ms, 4}, // 300 kbit/s
+		{125e6, 100 * ms, 8256},
+		{1, ms, 1},
+		{125e3, 0, 1},
+		{125e3, -ms, 1},
+		{MaxRate, time.Hour, math.MaxUint32},
+		{math.MaxUint64, math.MaxInt64, math.MaxUint32},
+	} {
+		got := LimitForQueue(c.r, c.d)
+		if got != c.want {
+			t.Errorf("LimitForQueue(%s, %s) = %d, want %d", c.r, c.d, got, c.want)
+		}
+		if wait := (Netem{Rate: c.r, Limit: got}).QueueTime(); got > 1 && got < math.MaxUint32 && (wait > c.d || wait < c.d-time.Duration(2*packetSize*1e9/float64(c.r))) {
+			t.Errorf("limit %d at %s holds packets for %s, want %s", got, c.r, wait, c.d)
+		}
+	}
+	// 1514 bytes with 10 more are 32 cells of 48, each 53 on the wire.
+	if got, want := (Netem{Rate: 53 * 32 * 10, PacketOverhead: 10, CellSize: 48, CellOverhead: 5, Limit: 20}).QueueTime(), 2*time.Second; got != want {
+		t.Errorf("with cells: %s, want %s", got, want)
+	}
+}
+
+func TestParseSlot(t *testing.T) {
+	for in, want := range map[string]Slot{
+		"10ms":             {MinDelay: 10 * ms, MaxDelay: 10 * ms},
+		"10ms,20ms":        {MinDelay: 10 * ms, MaxDelay: 20 * ms},
+		"normal,10ms,20ms": {Distribution: Normal, Delay: 10 * ms, Jitter: 20 * ms},
+		"custom,10ms,20ms": {Distribution: Custom, Delay: 10 * ms, Jitter: 20 * ms},
+		"uniform,10ms,5ms": {MinDelay: 5 * ms, MaxDelay: 15 * ms},
+	} {
+		if got, err := ParseSlot(in); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "10", "10ms,", "10ms,20ms,30ms", "normal", "normal,10ms", "normal,10ms,5ms,1ms", "uniform,5ms,10ms", "gauss,1ms,1ms"} {
+		s, err := ParseSlot(in)
+		refused(t, in, s, err, "10ms,20ms")
+	}
+}
+
+func TestParseLossModels(t *testing.T) {
+	for in, want := range map[string]LossState{
+		"1%":                   {P13: 1, P31: 99, P23: 100},
+		"1%,10%":               {P13: 1, P31: 10, P23: 100},
+		"1%,10%,5%,50%,0.1%":   {P13: 1, P31: 10, P32: 5, P23: 50, P14: .1},
+		"0%,0%,0%,0%,0.00001%": {P14: .00001},
+	} {
+		got, err := ParseLossState(in)
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v", in, got, err)
+		}
+		if back, err := ParseLossState(got.String()); err != nil || back != got {
+			t.Errorf("%q: %s reads back as %+v, %v", in, got, back, err)
+		}
+	}
+	for _, in := range []string{"", "1", "1%,", "1%,2%,3%,4%,5%,6%", "1%,200%", "1%;10%"} {
+		s, err := ParseLossState(in)
+		refused(t, in, s, err, "p13, p31")
+	}
+	for in, want := range map[string]GilbertElliott{
+		"1%,10%":          {P: 1, R: 10, LossBad: 100},
+		"1%,10%,90%":      {P: 1, R: 10, LossBad: 90},
+		"1%,10%,90%,0.1%": {P: 1, R: 10, LossBad: 90, LossGood: .1},
+	} {
+		got, err := ParseGilbertElliott(in)
+		if err != nil || got != want || got.String() != in {
+			t.Errorf("%q: %+v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "1%", "1,10", "1%,10%,90%,1%,1%", "1%,10%,101%"} {
+		g, err := ParseGilbertElliott(in)
+		refused(t, in, g, err, "p and r")
+	}
+	g, err := ParseGilbertElliott("1%,10%,0%")
+	refused(t, "1%,10%,0%", g, err, "above 0%")
 }
 
 func TestWarnings(t *testing.T) {
@@ -159,6 +451,17 @@ func TestWarnings(t *testing.T) {
 			Netem{Delay: 2 * time.Second, Jitter: 2 * time.Second, DelayCorrelation: 90, Limit: 1e6},
 			[]string{"jitter 2s"},
 		},
+		{
+			Netem{GilbertElliott: GilbertElliott{P: 1, R: 10}, ECN: true},
+			[]string{"loss gemodel loses about 9.1% of the packets on average, in bursts of 10 packets", "ecn marks only packets whose sender offers ECN"},
+		},
+		{Netem{GilbertElliott: GilbertElliott{P: 1}}, []string{"loss gemodel loses every packet in the end"}},
+		{Netem{LossState: LossState{P13: 1, P32: 5}}, []string{"loss state loses no packet in the end"}},
+		{Netem{LossState: LossState{P13: 1, P31: 50, P23: 100}}, []string{"loss state loses about 2% of the packets on average, in bursts of 2 packets"}},
+		{Netem{Rate: 125000}, []string{"rate 1mbit with limit 83: a full queue holds packets of 1514 bytes for 1.005s"}},
+		{Netem{Rate: OrderRate, Delay: 50 * ms, Jitter: 10 * ms}, []string{"with a rate no packet overtakes another"}},
+		{Netem{Slot: Slot{MinDelay: 10 * ms, MaxDelay: 20 * ms}}, []string{"slot holds packets until the next slot: up to 20ms"}},
+		{Netem{Slot: Slot{Distribution: Normal, Delay: 10 * ms, Jitter: 5 * ms}}, []string{"slot holds packets until the next slot, which is 10ms with jitter 5ms (normal)"}},
 		{Netem{Delay: 100 * ms, Limit: 1000}, []string{"limit 1000 with delay 100ms holds 10000 packets per second"}},
 	} {
 		got := c.n.Warnings()

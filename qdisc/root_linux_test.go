@@ -38,6 +38,28 @@ func TestUnmarshalState(t *testing.T) {
 	if got.String() != "netem 4e45:" || !got.Ours() || got.Foreign() {
 		t.Errorf("%v: ours %t, foreign %t", got, got.Ours(), got.Foreign())
 	}
+	for name, c := range map[string]struct {
+		kind     string
+		counters []uint64
+		want     *NetemStats
+	}{
+		"netem":        {kind, []uint64{1, 2, 3, 4, 5, 6, 7}, &NetemStats{Delayed: 1, Lost: 2, Corrupted: 3, Duplicated: 4, Reordered: 5, Marked: 6, Failed: 7}},
+		"a later one":  {kind, []uint64{1, 2, 3, 4, 5, 6, 7, 8}, &NetemStats{Delayed: 1, Lost: 2, Corrupted: 3, Duplicated: 4, Reordered: 5, Marked: 6, Failed: 7}},
+		"fewer":        {kind, []uint64{1, 2}, &NetemStats{Delayed: 1, Lost: 2}},
+		"another kind": {"fq_codel", []uint64{1, 2}, nil},
+	} {
+		var app []byte
+		for _, v := range c.counters {
+			app = order.AppendUint64(app, v)
+		}
+		b := appendAttr(tcmsg(5, Handle), attrStats2, appendAttr(nil, 4, app)) // statistics may stand before the kind
+		b = appendAttr(b, attrKind, append([]byte(c.kind), 0))
+		b = appendAttr(b, attrOptions, make([]byte, qoptSize))
+		got, err := unmarshalState(b)
+		if diff := cmp.Diff(c.want, got.Stats.Netem); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
 	short := appendAttr(tcmsg(5, 0), attrStats2, appendAttr(nil, 3, make([]byte, 8)))
 	if s, err := unmarshalState(short); err == nil {
 		t.Errorf("short statistics were read as %+v", s)
