@@ -75,7 +75,7 @@ func show(t *testing.T, r Result) {
 	t.Helper()
 	t.Logf("%s: %s", r.Verdict, r.Reason)
 	for _, p := range r.Places {
-		t.Logf("%s | %s | %s | %s: %d sent at %.0f/s, %d received, overflow %v, notes %v", p.Placement, p.Path, p.Packet, p.Asked, p.Sent, p.RatePacketsPerSecond, p.Received, p.Overflow, p.Notes)
+		t.Logf("%s | %s | %s | %s: %d sent at %.0f/s, %d received, notes %v", p.Placement, p.Path, p.Packet, p.Asked, p.Sent, p.RatePacketsPerSecond, p.Received, p.Notes)
 		for _, c := range p.Checks {
 			t.Logf("   %s: %s", c.Verdict, sentence(c))
 		}

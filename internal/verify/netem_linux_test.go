@@ -1,0 +1,50 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+
+	"netemd/internal/engine/netem"
+	"netemd/internal/testenv"
+	"netemd/qdisc"
+)
+
+// TestNetem verifies what the kernel's own netem does on the root of a wire's device.
+func TestNetem(t *testing.T) {
+	testenv.Netem(t)
+	b, e := newBench(t), netem.New(netem.Config{})
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, tt := range []struct {
+		name    string
+		n       qdisc.Netem
+		packets int
+		want    Verdict
+		reason  string
+	}{
+		{"loss", qdisc.Netem{Loss: 20}, 10_000, Pass, "2 checks hold"},
+		{"loss of all", qdisc.Netem{Loss: 100}, 1000, Pass, ""},
+		{"correlated loss", qdisc.Netem{Loss: 20, LossCorrelation: 25}, 5000, Pass, ""},
+		{"bursts", qdisc.Netem{GilbertElliott: qdisc.GilbertElliott{P: 1, R: 10}}, 20_000, Pass, ""},
+		{"4 states", qdisc.Netem{LossState: qdisc.LossState{P13: 2, P31: 10, P32: 20, P23: 40, P14: 1}}, 10_000, Pass, ""},
+		{"marks", qdisc.Netem{Loss: 20, ECN: true}, 3000, Pass, ""},
+		{"delay", qdisc.Netem{Delay: 50 * msec}, 2000, Pass, ""},
+		{"jitter", qdisc.Netem{Delay: 80 * msec, Jitter: 20 * msec, Distribution: qdisc.Normal}, 5000, Pass, ""},
+		{"reorder", qdisc.Netem{Delay: 50 * msec, Reorder: 25}, 3000, Pass, ""},
+		{"duplicate", qdisc.Netem{Duplicate: 5}, 3000, Pass, ""},
+		{"corrupt", qdisc.Netem{Corrupt: 5}, 3000, Pass, ""},
+		{"rate", qdisc.Netem{Rate: 250_000}, 2000, Pass, ""},
+		{"overflow", qdisc.Netem{Delay: 100 * msec, Limit: 20}, 2000, Fail, "overflow: a full queue dropped"},
+		{"overflow and loss", qdisc.Netem{Delay: 100 * msec, Limit: 20, Loss: 5}, 2000, Fail, "overflow: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := verifyOn(t, e, b.to, b.toServer(), tt.n, Options{Packets: scale(tt.packets), Rate: 3000}, tt.want)
+			if !strings.Contains(r.Reason, tt.reason) {
+				t.Errorf("%s, want %s", r.Reason, tt.reason)
+			}
+		})
+	}
+}
