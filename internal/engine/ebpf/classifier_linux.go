@@ -115,6 +115,7 @@ func (c *classifier) program() (asm.Instructions, error) {
 	)
 	lose(&s)
 	s.At("lost")
+	spare(&s)
 	inc(&s, unsafe.Offsetof(p.lost))
 	s.Add(asm.Mov.Imm(asm.R1, nowhere), asm.Ja.Label("redirect"))
 

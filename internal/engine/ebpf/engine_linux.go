@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -284,23 +283,10 @@ func (e *Engine) lose(pl *place) {
 	}
 }
 
-// supported names what n asks for and this engine does not do, as
-// errors.ErrUnsupported.
+// supported refuses what this engine does not do, as errors.ErrUnsupported.
 func supported(n qdisc.Netem) error {
-	var missing []string
-	for _, f := range []struct {
-		name  string
-		asked bool
-	}{
-		{"ECN marking", n.ECN},
-		{"slot", n.Slot != qdisc.Slot{}},
-	} {
-		if f.asked {
-			missing = append(missing, f.name)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%s: not on the ebpf engine: %w", strings.Join(missing, ", "), errors.ErrUnsupported)
+	if n.Slot != (qdisc.Slot{}) {
+		return fmt.Errorf("slot: not on the ebpf engine: %w", errors.ErrUnsupported)
 	}
 	return nil
 }

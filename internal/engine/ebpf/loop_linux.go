@@ -151,7 +151,9 @@ func (l *loop) read() bool {
 // frame asks the model about b and does what it says.
 func (l *loop) frame(t int64, b []byte) {
 	l.frames.Add(1)
-	v := l.model.Load().Packet(t, len(b)-vnetHeader, len(l.waiting)+l.count)
+	m := l.model.Load()
+	markable := m.Marks() && carriesECN(b[vnetHeader:])
+	v := m.Packet(t, len(b)-vnetHeader, len(l.waiting)+l.count, markable)
 	l.lossy.Add(uint64(v.Lost))
 	l.overflow.Add(uint64(v.Overflow))
 	l.duplicated.Add(uint64(v.Duplicated))
@@ -166,6 +168,9 @@ func (l *loop) frame(t int64, b []byte) {
 		if i < v.Count-1 {
 			f = l.pool.get(len(b))
 			copy(f, b)
+		}
+		if c.Mark {
+			mark(f[vnetHeader:])
 		}
 		if c.Bit >= 0 && flip(f, c.Bit) {
 			l.corrupted.Add(1)

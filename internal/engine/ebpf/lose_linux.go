@@ -29,6 +29,24 @@ func lose(s *match.Sequence) {
 	loseGilbertElliott(s)
 }
 
+// spare marks a packet that carries ECN and jumps to pass, where that is asked for.
+func spare(s *match.Sequence) {
+	var l slot
+	s.Add(
+		asm.LoadMem(asm.R1, rSlot, int16(unsafe.Offsetof(l.ecn)), asm.Word),
+		asm.JEq.Imm(asm.R1, 0, "drop"),
+		// What a clone shares is not written to, so the headers are made the packet's
+		// own first; where that is not possible, marking is not either.
+		asm.Mov.Reg(asm.R1, rSkb),
+		asm.Mov.Imm(asm.R2, 0),
+		asm.FnSkbPullData.Call(),
+		asm.Mov.Reg(asm.R1, rSkb),
+		asm.FnSkbEcnSetCe.Call(),
+		asm.JNE.Imm(asm.R0, 0, "pass"),
+	)
+	s.At("drop")
+}
+
 // random draws 32 bits into R1: splitmix64 (https://prng.di.unimi.it/splitmix64.c) of
 // seed and a counter. It uses R2.
 func random(s *match.Sequence) {

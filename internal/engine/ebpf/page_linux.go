@@ -46,7 +46,9 @@ type slot struct {
 	chances [5]atomic.Uint32
 	// state moves as last does.
 	state atomic.Uint32
-	_     [128 - 72]byte
+	// ecn is 1 to mark packets where that can be instead of dropping them.
+	ecn atomic.Uint32
+	_   [128 - 72]byte
 }
 
 // setChain begins a chain.

@@ -106,6 +106,10 @@ func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
 	s.loss.Store(n.Loss.Fraction())
 	s.rho.Store(n.LossCorrelation.Fraction())
 	s.setChain(model.NewChain(n))
+	s.ecn.Store(0)
+	if n.ECN {
+		s.ecn.Store(1)
+	}
 	s.seed.Store(n.Seed)
 	s.drawn.Store(0)
 	s.last.Store(splitmix(^n.Seed) >> 32)
@@ -247,6 +251,7 @@ func (pl *place) read() (fault.Status, error) {
 	st.Netem = pl.want
 	st.Netem.Loss = qdisc.PercentOf(s.loss.Load())
 	st.Netem.LossCorrelation = qdisc.PercentOf(s.rho.Load())
+	st.Netem.ECN = s.ecn.Load() != 0
 	s.chain().Apply(&st.Netem)
 	st.Netem.Seed = s.seed.Load()
 	return st, nil

@@ -157,7 +157,7 @@ func TestChainInTheLongRun(t *testing.T) {
 			var lost, runs int
 			before := 0
 			for range packets {
-				now := m.Packet(0, 100, 0).Lost
+				now := m.Packet(0, 100, 0, false).Lost
 				lost += now
 				if now > before {
 					runs++
@@ -182,7 +182,7 @@ func TestChainSeed(t *testing.T) {
 	run := func(n qdisc.Netem) (lost []int) {
 		m := New(n)
 		for range 1000 {
-			lost = append(lost, m.Packet(0, 100, 0).Lost)
+			lost = append(lost, m.Packet(0, 100, 0, false).Lost)
 		}
 		return lost
 	}

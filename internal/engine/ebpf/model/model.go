@@ -14,6 +14,7 @@ import (
 // Model is the state of one impairment. It is not safe for concurrent use.
 type Model struct {
 	limit                              int
+	ecn                                bool
 	delay, jitter                      int64
 	table                              []int16
 	gap, counter                       uint32
@@ -38,6 +39,8 @@ type Copy struct {
 	Ahead bool
 	// Bit is the bit of the frame to flip, -1 none.
 	Bit int
+	// Mark says that it is to carry Congestion Experienced (RFC 3168).
+	Mark bool
 }
 
 // Verdict is what becomes of one packet.
@@ -55,7 +58,7 @@ type Verdict struct {
 func New(n qdisc.Netem) *Model {
 	n = n.Normalize()
 	m := &Model{
-		limit: int(n.Limit), delay: int64(n.Delay), jitter: int64(n.Jitter),
+		limit: int(n.Limit), ecn: n.ECN, delay: int64(n.Delay), jitter: int64(n.Jitter),
 		table: n.JitterTable(), gap: gap(n),
 		loss:      newDraw(n.Seed, "loss", n.Loss, n.LossCorrelation),
 		duplicate: newDraw(n.Seed, "duplicate", n.Duplicate, n.DuplicateCorrelation),
@@ -92,28 +95,36 @@ func Frames(n qdisc.Netem) bool {
 	return !n.IsZero()
 }
 
+// Marks reports whether the model marks packets instead of dropping them, so that
+// Packet must know which can be.
+func (m *Model) Marks() bool { return m.ecn }
+
 // Packet takes a frame of size bytes that comes in at now, in ns, while queued ones
-// wait.
-func (m *Model) Packet(now int64, size, queued int) Verdict {
+// wait. markable says that it carries ECN (RFC 3168), so that it can be marked.
+func (m *Model) Packet(now int64, size, queued int, markable bool) Verdict {
 	var v Verdict
-	m.enqueue(&v, now, size, queued, true)
+	m.enqueue(&v, Copy{Bit: -1}, now, size, queued, m.ecn && markable, true)
 	return v
 }
 
-func (m *Model) enqueue(v *Verdict, now int64, size, queued int, original bool) {
+func (m *Model) enqueue(v *Verdict, c Copy, now int64, size, queued int, markable, original bool) {
 	count := 1
 	if original && m.duplicate.hit() {
 		v.Duplicated++
 		count++
 	}
 	if m.lost() {
-		v.Lost++
-		count--
+		if markable {
+			c.Mark = true
+		} else {
+			v.Lost++
+			count--
+		}
 	}
 	if count == 0 {
 		return
 	}
-	c := Copy{Bit: -1}
+	copied := c
 	if m.corrupt.hit() && size > 0 {
 		c.Bit = int(m.bits.Uint64() % uint64(8*size))
 	}
@@ -124,7 +135,7 @@ func (m *Model) enqueue(v *Verdict, now int64, size, queued int, original bool) 
 	// The copy takes the whole way once more, but is not copied again; it comes
 	// first, and without the flipped bit.
 	if count > 1 {
-		m.enqueue(v, now, size, queued, false)
+		m.enqueue(v, copied, now, size, queued, markable, false)
 	}
 	if c.Bit >= 0 {
 		v.Corrupted++

@@ -52,9 +52,37 @@ func TestPacket(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := New(tt.n)
 			for i, want := range tt.want {
-				if diff := cmp.Diff(want, m.Packet(0, 100, tt.queued)); diff != "" {
+				if diff := cmp.Diff(want, m.Packet(0, 100, tt.queued, false)); diff != "" {
 					t.Errorf("packet %d (-want +got):\n%s", i, diff)
 				}
+			}
+		})
+	}
+}
+
+func TestMark(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		n        qdisc.Netem
+		markable bool
+		want     Verdict
+	}{
+		{"marked", qdisc.Netem{Loss: 100, ECN: true}, true, Verdict{Count: 1, Copies: [2]Copy{{Bit: -1, Mark: true}}}},
+		{"cannot be marked", qdisc.Netem{Loss: 100, ECN: true}, false, Verdict{Lost: 1}},
+		{"not asked for", qdisc.Netem{Loss: 100}, true, Verdict{Lost: 1}},
+		{"no loss", qdisc.Netem{Delay: ms, Loss: 0.0001, ECN: true, Seed: 1}, true, Verdict{Count: 1, Copies: [2]Copy{{Due: int64(ms), Bit: -1}}, Delayed: 1}},
+		{"the copy too", qdisc.Netem{Loss: 100, Duplicate: 100, ECN: true}, true, Verdict{Count: 2, Duplicated: 1, Copies: [2]Copy{{Bit: -1, Mark: true}, {Bit: -1, Mark: true}}}},
+		{"a chain", qdisc.Netem{GilbertElliott: qdisc.GilbertElliott{P: 1, LossGood: 100}, ECN: true}, true, Verdict{Count: 1, Copies: [2]Copy{{Bit: -1, Mark: true}}}},
+		{"full", qdisc.Netem{Loss: 100, ECN: true, Limit: 1}, true, Verdict{Overflow: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := New(tt.n)
+			queued := 0
+			if tt.n.Limit == 1 {
+				queued = 1
+			}
+			if diff := cmp.Diff(tt.want, m.Packet(0, 100, queued, tt.markable)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -74,7 +102,7 @@ const packets = 200_000
 func sum(n qdisc.Netem) (v Verdict, delays []int64) {
 	m := New(n)
 	for range packets {
-		one := m.Packet(0, 100, 0)
+		one := m.Packet(0, 100, 0, false)
 		v.Count += one.Count
 		v.Lost += one.Lost
 		v.Overflow += one.Overflow
@@ -129,7 +157,7 @@ func TestCorrelation(t *testing.T) {
 	m := New(qdisc.Netem{Loss: 20, LossCorrelation: 25, Seed: 1})
 	var after, lost, both int
 	for range packets {
-		now := m.Packet(0, 100, 0).Lost
+		now := m.Packet(0, 100, 0, false).Lost
 		both += after & now
 		lost += now
 		after = now
@@ -190,7 +218,7 @@ func TestSeed(t *testing.T) {
 		m := New(n)
 		var s string
 		for i := range 200 {
-			s += fmt.Sprint(m.Packet(int64(i), 100, 0))
+			s += fmt.Sprint(m.Packet(int64(i), 100, 0, false))
 		}
 		return s
 	}
@@ -207,7 +235,7 @@ func TestSeed(t *testing.T) {
 	lost := func(n qdisc.Netem) (s string) {
 		m := New(n)
 		for range 200 {
-			s += fmt.Sprint(m.Packet(0, 100, 0).Lost)
+			s += fmt.Sprint(m.Packet(0, 100, 0, false).Lost)
 		}
 		return s
 	}
@@ -221,7 +249,7 @@ func TestFlippedBits(t *testing.T) {
 	m := New(qdisc.Netem{Corrupt: 100, Seed: 1})
 	seen := map[int]int{}
 	for range packets {
-		bit := m.Packet(0, size, 0).Copies[0].Bit
+		bit := m.Packet(0, size, 0, false).Copies[0].Bit
 		if bit < 0 || bit >= 8*size {
 			t.Fatalf("bit %d of %d", bit, 8*size)
 		}
@@ -254,6 +282,6 @@ func BenchmarkPacket(b *testing.B) {
 	m := New(qdisc.Netem{Delay: 9 * ms, Jitter: 3 * ms, Loss: 10, Duplicate: 1, Corrupt: 1})
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Packet(0, 100, 0)
+		m.Packet(0, 100, 0, false)
 	}
 }

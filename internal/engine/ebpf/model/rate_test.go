@@ -51,7 +51,7 @@ func TestRate(t *testing.T) {
 			tt.n.Rate = 1_000_000
 			m := New(tt.n)
 			for i, p := range tt.packets {
-				v := m.Packet(int64(p.at), 1000, 0)
+				v := m.Packet(int64(p.at), 1000, 0, false)
 				if v.Count != 1 || v.Copies[0].Due != int64(p.due) {
 					t.Errorf("packet %d: %d, leaves at %s, want %s", i, v.Count, time.Duration(v.Copies[0].Due), p.due)
 				}
@@ -66,7 +66,7 @@ func TestRateKeepsOrder(t *testing.T) {
 	last, sent := int64(0), 0
 	for i := range packets {
 		now := int64(i) * int64(300*us)
-		v := m.Packet(now, 100, 0)
+		v := m.Packet(now, 100, 0, false)
 		for _, c := range v.Copies[:v.Count] {
 			if sent++; c.Due < last+int64(100*us) || c.Due < now+int64(ms) {
 				t.Fatalf("packet %d comes at %d and leaves at %d, the one before at %d", i, now, c.Due, last)
@@ -75,9 +75,9 @@ func TestRateKeepsOrder(t *testing.T) {
 		}
 	}
 	m = New(qdisc.Netem{Rate: 1_000_000, Limit: 1})
-	m.Packet(0, 1000, 0)
-	m.Packet(0, 1000, 1) // overflow
-	if v := m.Packet(0, 1000, 0); v.Copies[0].Due != int64(2*ms) {
+	m.Packet(0, 1000, 0, false)
+	m.Packet(0, 1000, 1, false) // overflow
+	if v := m.Packet(0, 1000, 0, false); v.Copies[0].Due != int64(2*ms) {
 		t.Errorf("leaves at %d", v.Copies[0].Due)
 	}
 }
