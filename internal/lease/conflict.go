@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"netemd/internal/fault"
-	"netemd/internal/target"
 )
 
 // admit takes h into the books, unless it cannot stand beside what is there. Nothing
@@ -48,12 +47,12 @@ func conflict(h, other *held) error {
 				strings.Join(fields, ", "), describe(other.fault), other.fault.ID, other.fault.ID)
 		}
 	}
-	for _, a := range h.places() {
-		for _, b := range other.places() {
+	for _, a := range h.slots {
+		for _, b := range other.slots {
 			if meet(a, b) {
 				return fmt.Errorf("%w: at the %s, %s overlaps %s, which is held by %s with %s; see 'netemctl show %s'; "+
 					"exclude the one's flow from the other, or clear it: 'netemctl clear %s'", fault.ErrConflict,
-					a, a.Match, b.Match, other.fault.Spec.Owner, describe(other.fault), other.fault.ID, other.fault.ID)
+					a.place, a.place.Match, b.place.Match, other.fault.Spec.Owner, describe(other.fault), other.fault.ID, other.fault.ID)
 			}
 		}
 	}
@@ -61,11 +60,10 @@ func conflict(h, other *held) error {
 }
 
 // meet reports whether a packet can pass two places that are not the same.
-func meet(a, b target.Place) bool {
-	if deviceLane(a) != deviceLane(b) || a.Hook != b.Hook || a.Match.Key() == b.Match.Key() {
-		return false
-	}
-	return a.Match.Overlaps(b.Match) && !a.Match.Mirrors(b.Match)
+func meet(a, b slot) bool {
+	p, q := a.place, b.place
+	return a.proxy == "" && b.proxy == "" && a.lane == b.lane && p.Hook == q.Hook && a.match != b.match &&
+		p.Match.Overlaps(q.Match) && !p.Match.Mirrors(q.Match)
 }
 
 func sharesSlot(a, b *held) bool {

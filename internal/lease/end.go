@@ -197,8 +197,10 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 	for _, h := range m.order {
 		if slices.Contains(targets, h.fault.Spec.Target) {
 			on = append(on, h)
-			for _, p := range h.places() {
-				devices = append(devices, deviceLane(p))
+			for _, s := range h.slots {
+				if s.lane != "" {
+					devices = append(devices, s.lane)
+				}
 			}
 		}
 	}

@@ -21,12 +21,14 @@ type slot struct {
 	proxy string // the target's name, for the stream layer
 	// index is the place's among those of the fault.
 	index int
+	// lane is the device's, match the key of what is selected there.
+	lane, match string
 }
 
 func slotsOf(places []target.Place) []slot {
 	s := make([]slot, len(places))
 	for i, p := range places {
-		s[i] = slot{key: p.Key(), place: p, index: i}
+		s[i] = slot{key: p.Key(), place: p, index: i, lane: deviceLane(p), match: p.Match.Key()}
 	}
 	return s
 }

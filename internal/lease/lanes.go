@@ -98,8 +98,8 @@ func (h *held) lanes() []string {
 	if s.Selector == nil {
 		keys = append(keys, packetLane(s.Target))
 	}
-	for _, p := range h.places() {
-		keys = append(keys, deviceLane(p))
+	for _, p := range h.slots {
+		keys = append(keys, p.lane)
 	}
 	return keys
 }

@@ -29,6 +29,8 @@ type fakeEngine struct {
 	failFree error
 	counted  fault.Counters
 	gone     bool
+	// ops is what was done, in order: "set KEY", "clear KEY".
+	ops []string
 }
 
 func newFakeEngine() *fakeEngine {
@@ -47,6 +49,7 @@ func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadl
 		}
 	}
 	e.at[p.Key()], e.deadline[p.Key()] = n, deadline
+	e.ops = append(e.ops, "set "+p.Match.String())
 	return nil
 }
 
@@ -69,7 +72,24 @@ func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
 		return e.failFree
 	}
 	delete(e.at, p.Key())
+	e.ops = append(e.ops, "clear "+p.Match.String())
 	return nil
+}
+
+// done returns what was done since it was asked last.
+func (e *fakeEngine) done() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ops := e.ops
+	e.ops = nil
+	return ops
+}
+
+// failSets makes setting fail where f says so; nil makes it work again.
+func (e *fakeEngine) failSets(f func(target.Place, qdisc.Netem) error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failSet = f
 }
 
 func (e *fakeEngine) Close() error { return nil }

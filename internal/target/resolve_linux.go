@@ -85,8 +85,7 @@ func badNamespace(name string, err error) error {
 // device finds the device of s in the calling thread's namespace.
 func device(s Selector) (netlink.Link, error) {
 	link, err := netlink.LinkByName(s.Device)
-	var notFound netlink.LinkNotFoundError
-	if !errors.As(err, &notFound) {
+	if _, notFound := errors.AsType[netlink.LinkNotFoundError](err); !notFound {
 		if err != nil {
 			return nil, fmt.Errorf("find device %s: %w", s.Name(), err)
 		}

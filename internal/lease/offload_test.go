@@ -1,0 +1,161 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// fakeOffloads is one device with segmentation offload on.
+type fakeOffloads struct {
+	mu                          sync.Mutex
+	off                         map[string]bool // by fault
+	failRead, failOff, failBack error
+}
+
+var segmentation = []string{"rx-gro", "tx-generic-segmentation", "tx-tcp-segmentation"}
+
+func (o *fakeOffloads) Read(context.Context, []target.Place) ([]fault.Offload, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return []fault.Offload{{Namespace: "blue", Device: "v0", Before: segmentation}}, o.failRead
+}
+
+func (o *fakeOffloads) Off(_ context.Context, id string, devices []fault.Offload) ([]fault.Offload, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failOff != nil {
+		return nil, o.failOff
+	}
+	o.off[id] = true
+	return []fault.Offload{{Namespace: "blue", Device: "v0", Before: devices[0].Before, Off: devices[0].Before}}, nil
+}
+
+func (o *fakeOffloads) Restore(_ context.Context, id string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failBack != nil {
+		return o.failBack
+	}
+	delete(o.off, id)
+	return nil
+}
+
+func (o *fakeOffloads) state() map[string]bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.off)
+}
+
+func (o *fakeOffloads) fail(back error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failBack = back
+}
+
+func newOffloadHost(t *testing.T, e *fakeEngine) (*Manager, *fakeOffloads) {
+	o := &fakeOffloads{off: map[string]bool{}}
+	m, _ := newHost(t, e, func(c *Config) { c.Offloads = o })
+	t.Cleanup(func() {
+		if left := o.state(); len(left) > 0 {
+			t.Errorf("offload is off for %v", left)
+		}
+	})
+	return m, o
+}
+
+func TestSuperPacketsAreWarnedOf(t *testing.T) {
+	m, o := newOffloadHost(t, newFakeEngine())
+	for _, tt := range []struct {
+		netem   qdisc.Netem
+		offload string
+		warned  bool
+	}{
+		{qdisc.Netem{Loss: 5}, "", true},
+		{qdisc.Netem{GilbertElliott: qdisc.GilbertElliott{P: 1, R: 10}}, "", true},
+		{qdisc.Netem{Reorder: 5, Delay: 1e6}, "", true},
+		{qdisc.Netem{Rate: 1e6}, "", true},
+		{qdisc.Netem{Delay: 1e6}, "", false},
+		{qdisc.Netem{Loss: 5}, fault.OffloadOff, false},
+	} {
+		f, err := m.Apply(t.Context(), with(on("80"), func(s *fault.Spec) { s.Packet, s.Offload = &tt.netem, tt.offload }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := strings.Join(f.Warnings, "\n")
+		if got := strings.Contains(w, "segmentation offload on (tx-generic-segmentation, tx-tcp-segmentation); --offload off"); got != tt.warned {
+			t.Errorf("%s, offload %q: warned %t, want %t: %q", tt.netem, tt.offload, got, tt.warned, w)
+		}
+		want := []fault.Offload{{Namespace: "blue", Device: "v0", Before: segmentation}}
+		if tt.offload != "" {
+			want[0].Off = segmentation
+		}
+		if diff := cmp.Diff(want, f.Offloads); diff != "" || o.state()[f.ID] != (tt.offload != "") {
+			t.Errorf("%s: offloads (-want +got):\n%s", tt.netem, diff)
+		}
+		if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, ""); err != nil || len(o.state()) > 0 {
+			t.Errorf("clear: %v, still off for %v", err, o.state())
+		}
+	}
+}
+
+func TestOffloadThatFails(t *testing.T) {
+	broken := errors.New("ethtool: broken")
+	e := newFakeEngine()
+	m, o := newOffloadHost(t, e)
+	off := with(on("80"), func(s *fault.Spec) { s.Offload = fault.OffloadOff })
+
+	o.failRead = broken
+	if f, err := m.Apply(t.Context(), on("80")); err != nil || !strings.Contains(strings.Join(f.Warnings, "\n"), "could not be read: ethtool: broken") {
+		t.Errorf("settings that cannot be read: %v, %q, want a warning", err, f.Warnings)
+	}
+	if _, err := m.Clear(t.Context(), fault.Selector{All: true}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Apply(t.Context(), off); !errors.Is(err, broken) || len(e.inForce()) > 0 {
+		t.Errorf("settings that are to be changed and cannot be read: %v", err)
+	}
+	o.failRead, o.failOff = nil, broken
+	if _, err := m.Apply(t.Context(), off); !errors.Is(err, broken) || len(e.inForce()) > 0 || len(m.List(t.Context())) > 0 {
+		t.Errorf("settings that cannot be changed: %v, in force %v", err, e.inForce())
+	}
+	o.failOff = nil
+	e.failSets(func(target.Place, qdisc.Netem) error { return broken })
+	if _, err := m.Apply(t.Context(), off); !errors.Is(err, broken) || len(o.state()) > 0 {
+		t.Errorf("a fault that cannot be set: %v, still off for %v", err, o.state())
+	}
+	e.failSets(nil)
+
+	// What cannot be switched back is said, and tried again.
+	f, err := m.Apply(t.Context(), off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.fail(broken)
+	if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, ""); !errors.Is(err, broken) {
+		t.Errorf("clear: %v, want %v", err, broken)
+	}
+	if l := m.List(t.Context()); len(l) != 1 || !strings.Contains(strings.Join(l[0].Warnings, "\n"), "clear failed: ethtool: broken") {
+		t.Errorf("listed: %+v, want the fault with a warning", l)
+	}
+	o.fail(nil)
+	if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOffloadWithoutAKeeper(t *testing.T) {
+	m, _ := newHost(t, newFakeEngine(), nil)
+	if _, err := m.Apply(t.Context(), with(on("80"), func(s *fault.Spec) { s.Offload = fault.OffloadOff })); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%v, want unsupported", err)
+	}
+}
