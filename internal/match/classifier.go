@@ -148,12 +148,6 @@ func (p *program) plan(m target.Match, family int) *branch {
 	return b
 }
 
-// whole reports whether f selects every packet of its families.
-func whole(f target.Flow) bool {
-	return f.Protocol == 0 && f.SourcePorts.Any() && f.DestinationPorts.Any() &&
-		f.Source.Bits() <= 0 && f.Destination.Bits() <= 0
-}
-
 // untag walks over the tags in the data. EtherTypes are in R1, as they lie in the
 // packet.
 func (p *program) untag() {

@@ -96,6 +96,12 @@ func ofFamily(flows []target.Flow, want int) []target.Flow {
 	})
 }
 
+// whole reports whether f selects every packet of its families.
+func whole(f target.Flow) bool {
+	return f.Protocol == 0 && f.SourcePorts.Any() && f.DestinationPorts.Any() &&
+		f.Source.Bits() <= 0 && f.Destination.Bits() <= 0
+}
+
 // everything reports whether m takes what belongs to no flow, too.
 func everything(m target.Match) bool {
 	return len(m.Include) == 0 || slices.Contains(m.Include, target.Flow{})

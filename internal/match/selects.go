@@ -9,9 +9,8 @@ import (
 )
 
 // Selects reports whether m selects a packet. It begins at the link layer, whose
-// header is header bytes long: 14 for Ethernet, 0 for none. Behind a header of any
-// length the packet's own version says which IP it is; with Ethernet, the EtherType.
-// m must be valid.
+// header is header bytes long: 14 for Ethernet, whose EtherType says what follows, 0
+// for none, where IP's own version does. m must be valid.
 func Selects(m target.Match, packet []byte, header int) bool {
 	c := read(packet, header)
 	if c.control && !m.Control {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"netemd/internal/target"
 )
@@ -34,7 +35,24 @@ func Validate(m target.Match) error {
 		}
 		errs = append(errs, validateFlow(field, f)...)
 	}
+	if len(errs) == 0 && nothing(m) {
+		refuse("exclude", "nothing is left of what is included")
+	}
 	return errors.Join(errs...)
+}
+
+// nothing reports whether whole families are excluded and no other is included.
+func nothing(m target.Match) bool {
+	if everything(m) {
+		return false
+	}
+	m.Include, m.Exclude = normal(m.Include), normal(m.Exclude)
+	for _, family := range []int{4, 6} {
+		if len(ofFamily(m.Include, family)) > 0 && !slices.ContainsFunc(ofFamily(m.Exclude, family), whole) {
+			return false
+		}
+	}
+	return true
 }
 
 func validateFlow(field string, f target.Flow) []error {

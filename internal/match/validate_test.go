@@ -32,6 +32,8 @@ func TestValidate(t *testing.T) {
 		{"too many", target.Match{Include: flows(32), Exclude: flows(33)}, []string{"flows: 65, want at most 64"}},
 		{"control of a flow", target.Match{Control: true, Include: flows(1)}, []string{"control: "}},
 		{"exclude all", target.Match{Exclude: []target.Flow{{}}}, []string{"exclude[0]: "}},
+		{"exclude what is included", target.Match{Include: []target.Flow{{Source: p("10.0.0.0/8")}}, Exclude: []target.Flow{{Destination: p("::ffff:0:0/96")}}}, []string{"exclude: nothing is left"}},
+		{"exclude one family", target.Match{Include: []target.Flow{{Protocol: 6}}, Exclude: []target.Flow{{Destination: p("0.0.0.0/0")}}}, nil},
 		{"families", target.Match{Exclude: []target.Flow{{Source: p("10.0.0.0/8"), Destination: p("fd00::/8")}}}, []string{"exclude[0]: source 10.0.0.0/8"}},
 		{"ports of ICMP", target.Match{Include: []target.Flow{{Protocol: 1, SourcePorts: target.Port(7)}}}, []string{"include[0].source_ports: protocol 1"}},
 		{"range upside down", target.Match{Include: []target.Flow{{}, {SourcePorts: target.Ports{First: 9, Last: 8}}}}, []string{"include[1].source_ports: 9-8"}},
