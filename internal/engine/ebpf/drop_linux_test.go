@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"netemd/internal/fault"
+	"netemd/internal/match"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -220,6 +221,52 @@ func TestFlowSelection(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A match of as many flows as there may be, each as long as one can be, is taken.
+func TestMostFlows(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	var m target.Match
+	for i := range match.MaxFlows {
+		f := target.Flow{
+			Protocol: 17, SourcePorts: target.Ports{First: 1, Last: 65535}, DestinationPorts: target.Ports{First: 2, Last: uint16(3 + i)},
+			Source: netip.MustParsePrefix(client6 + "/127"), Destination: netip.MustParsePrefix(server6 + "/127"),
+		}
+		if i%2 == 0 {
+			m.Exclude = append(m.Exclude, f)
+			continue
+		}
+		m.Include = append(m.Include, f)
+	}
+	m.Include[len(m.Include)-1].DestinationPorts = target.Ports{First: port - 1, Last: port}
+	for _, p := range []target.Place{l.place, l.at(t, l.server, target.Ingress)} {
+		p.Match = m
+		hit, miss := l.newFlow(t, client6, server6, 0, port), l.newFlow(t, client6, server6, 0, port+1)
+		_, c := steady(t, e, p, qdisc.Netem{Loss: 100}, func() []arrival {
+			hit.send(10, 64, 0)
+			miss.send(10, 64, 0)
+			if got, other := len(hit.drain(10*ms)), len(miss.drain(10*ms)); got != 0 || other != 10 {
+				t.Errorf("%s: %d arrived, and %d of 10 others", p.Hook, got, other)
+			}
+			return nil
+		})
+		if c.Seen != 10 {
+			t.Errorf("%s: %+v", p.Hook, c)
+		}
+		for _, f := range []*stream{hit, miss} {
+			f.out.Close()
+			f.in.Close()
+		}
+		if err := e.Clear(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := l.place
+	m.Include = append(m.Include, target.Flow{Protocol: 6})
+	p.Match = m
+	if err := e.Set(ctx, p, qdisc.Netem{Loss: 100}, in(time.Minute)); err == nil || !strings.Contains(err.Error(), "65, want at most 64") {
+		t.Errorf("one more: %v", err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"netemd/internal/engine/ebpf/model"
 )
 
 // lookEvery is how often an idle or busy queue looks whether its namespace and its
@@ -21,6 +23,7 @@ type loop struct {
 	waiting timeline
 	bytes   int // of the waiting frames' buffers
 	order   uint64
+	used    *model.Model // the one that judged the last frame
 	// ready[:count] are due, and taken off waiting.
 	ready   [batch][]byte
 	count   int
@@ -152,6 +155,12 @@ func (l *loop) read() bool {
 func (l *loop) frame(t int64, b []byte) {
 	l.frames.Add(1)
 	m := l.model.Load()
+	if m != l.used {
+		if l.used != nil {
+			m.Follow(l.used)
+		}
+		l.used = m
+	}
 	markable := m.Marks() && carriesECN(b[vnetHeader:])
 	v := m.Packet(t, len(b)-vnetHeader, len(l.waiting)+l.count, markable)
 	l.lossy.Add(uint64(v.Lost))

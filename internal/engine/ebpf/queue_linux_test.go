@@ -224,6 +224,19 @@ func TestRate(t *testing.T) {
 			t.Errorf("%+v: late from %s, first decile %s", n, least(late), quick(late))
 		}
 	}
+	// A rate that is set later comes after what waits.
+	got, _ := steady(t, e, p, qdisc.Netem{Delay: 100 * ms}, func() []arrival {
+		f.next = 0
+		f.send(10, size, 0)
+		set(t, e, p, qdisc.Netem{Rate: rate})
+		f.send(10, size, 0)
+		return f.collect(20)
+	})
+	for i, a := range got {
+		if len(got) != 20 || a.number != uint64(i) {
+			t.Errorf("arrival %d of %d is number %d", i, len(got), a.number)
+		}
+	}
 	// A full queue drops the rest.
 	_, c := steady(t, e, p, qdisc.Netem{Rate: 10_000, Limit: 5}, func() []arrival {
 		f.send(50, size, 0)

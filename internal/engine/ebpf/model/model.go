@@ -160,16 +160,20 @@ func (m *Model) enqueue(v *Verdict, c Copy, now int64, size, queued int, markabl
 // as delay.
 func (m *Model) due(now int64, size int) int64 {
 	delay := m.latency()
-	if m.rate.bytes == 0 {
-		return now + delay
+	if m.rate.bytes != 0 {
+		if m.last > now {
+			delay = max(0, delay-(m.last-now))
+			now = m.last
+		}
+		delay += m.rate.time(size)
 	}
-	if m.last > now {
-		delay = max(0, delay-(m.last-now))
-		now = m.last
-	}
-	m.last = max(m.last, now+delay+m.rate.time(size))
-	return m.last
+	m.last = max(m.last, now+delay)
+	return now + delay
 }
+
+// Follow makes m the model of a queue that before has filled: with a rate, what waits
+// leaves first.
+func (m *Model) Follow(before *Model) { m.last = before.last }
 
 // latency draws a delay (tabledist).
 func (m *Model) latency() int64 {

@@ -81,3 +81,16 @@ func TestRateKeepsOrder(t *testing.T) {
 		t.Errorf("leaves at %d", v.Copies[0].Due)
 	}
 }
+
+// What waits when a rate is set leaves first, and what has left is nothing to wait for.
+func TestRateFollows(t *testing.T) {
+	for now, want := range map[time.Duration]time.Duration{0: 21 * ms, 19 * ms: 21 * ms, 20 * ms: 21 * ms, 30 * ms: 31 * ms} {
+		before := New(qdisc.Netem{Delay: 20 * ms})
+		before.Packet(0, 1000, 0, false)
+		m := New(qdisc.Netem{Rate: 1_000_000})
+		m.Follow(before)
+		if v := m.Packet(int64(now), 1000, 0, false); v.Copies[0].Due != int64(want) {
+			t.Errorf("came at %s, leaves at %s, want %s", now, time.Duration(v.Copies[0].Due), want)
+		}
+	}
+}
