@@ -27,9 +27,9 @@ type expectation struct {
 	damaged, damagedInflation float64
 }
 
-// expect is what n does to packets of which ect says whether they carry ECN.
-func expect(n qdisc.Netem, ect bool) expectation {
-	e := expectation{loss: lossOf(n), marks: n.ECN && ect}
+// expect is what n does to packets of which capable says whether they are ECN-capable.
+func expect(n qdisc.Netem, capable bool) expectation {
+	e := expectation{loss: lossOf(n), marks: n.ECN && capable}
 	duplicate := fraction(qdisc.CorrelatedShare(n.Duplicate, n.DuplicateCorrelation))
 	e.twiceInflation = max(correlated(fraction(n.DuplicateCorrelation)), 1)
 	drop := e.loss.share

@@ -44,8 +44,8 @@ type sighting struct {
 	arrivals []arrival
 	// size is that of each frame, in bytes, without its check sequence.
 	size int
-	// ect says that the packets could be marked (ECN).
-	ect bool
+	// capable says that the packets could be marked (ECN).
+	capable bool
 	// blind is the share of a frame's bits whose flipping the capture cannot see, and
 	// may take for a loss.
 	blind float64
@@ -86,7 +86,7 @@ type judge struct {
 
 // assess judges s. Of the result it fills in what follows from s.
 func assess(s sighting) PlaceResult {
-	j := &judge{sighting: s, expectation: expect(s.netem, s.ect)}
+	j := &judge{sighting: s, expectation: expect(s.netem, s.capable)}
 	j.copies, j.hits = make([]int, len(s.sent)), make([]bool, len(s.sent))
 	for _, a := range s.arrivals {
 		j.copies[a.number]++

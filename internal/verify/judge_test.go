@@ -25,7 +25,7 @@ func outcomes(asked, done qdisc.Netem, packets int) (found map[Verdict]uint64, e
 	found = map[Verdict]uint64{}
 	for seed := range seeds() {
 		s := newSimulation(done, seed)
-		s.ect = asked.ECN
+		s.capable = asked.ECN
 		seen := s.run(schedule(asked.Normalize(), Options{Packets: packets}.Normalize(), s.size))
 		seen.netem = asked
 		r := assess(seen)

@@ -6,13 +6,18 @@ import (
 	"netemd/internal/fidelity"
 )
 
-// The plain types of a verification, which a client shares.
+// The plain types of a verification, which a client shares: see package fidelity.
 type (
-	Options     = fidelity.Options
-	Verdict     = fidelity.Verdict
-	Result      = fidelity.Result
+	// Options say how much is sent.
+	Options = fidelity.Options
+	// Verdict is what a check, or all of them together, came to.
+	Verdict = fidelity.Verdict
+	// Result is what a verification found.
+	Result = fidelity.Result
+	// PlaceResult is what was found at one place.
 	PlaceResult = fidelity.PlaceResult
-	Check       = fidelity.Check
+	// Check compares one number.
+	Check = fidelity.Check
 )
 
 // Their constants.

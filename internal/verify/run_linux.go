@@ -113,7 +113,7 @@ func measure(ctx context.Context, o Order, p Path, pl plan, pk packet, progress 
 	n := p.Netem.Normalize()
 	frameSize := pk.size + pl.view.header
 	due := schedule(n, o.Options, frameSize)
-	out := sighting{netem: p.Netem, engine: o.Engine, size: frameSize, ect: n.ECN}
+	out := sighting{netem: p.Netem, engine: o.Engine, size: frameSize, capable: n.ECN}
 	if pl.view.after {
 		// The EtherType, by which the capture is told what to see.
 		out.blind = 16 / float64(8*frameSize)

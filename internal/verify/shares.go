@@ -72,7 +72,7 @@ func (j *judge) checkLoss() {
 	if j.netem.Duplicate > 0 && j.unseen > 0 {
 		note = joined("a packet of which one of two copies is lost arrives", note)
 	}
-	j.share("loss_percent", j.unseen, unseen, len(j.sent), inflation, j.expectation.damaged*j.blind, note)
+	j.share("loss_percent", j.unseen, unseen, len(j.sent), inflation, j.damaged*j.blind, note)
 	c := &j.checks[len(j.checks)-1]
 	if v, _ := j.overflowed(); v != "" {
 		c.Verdict, c.Note = Inconclusive, "packets that a full queue dropped are among the missing"

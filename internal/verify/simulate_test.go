@@ -19,7 +19,7 @@ type simulation struct {
 	noise time.Duration
 	// size of each frame, in bytes.
 	size int
-	ect  bool
+	capable  bool
 
 	loss, duplicate, reorder, corrupt, spread draw
 	state                                     int
@@ -150,7 +150,7 @@ func (s *simulation) packet(number int, now time.Duration, original bool) {
 		}
 	}
 	if s.lost() {
-		if s.n.ECN && s.ect {
+		if s.n.ECN && s.capable {
 			marked = true
 		} else {
 			count--
@@ -203,7 +203,7 @@ func (s *simulation) drain(now time.Duration) {
 
 // run sends packets at those times.
 func (s *simulation) run(due []time.Duration) sighting {
-	out := sighting{netem: s.n, engine: fault.Netem, size: s.size, ect: s.ect}
+	out := sighting{netem: s.n, engine: fault.Netem, size: s.size, capable: s.capable}
 	for i, at := range due {
 		late := s.late()
 		out.late = append(out.late, late)
