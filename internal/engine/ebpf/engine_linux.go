@@ -176,13 +176,17 @@ func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error)
 
 // Clear takes the impairment at p away. No packet is lost by it: those in the queue
 // leave when they are due, and new ones may overtake them. Clearing what is not
-// there, or is gone, is no error.
+// there, or is gone, is no error. A device of ours stays armed for the next fault; from
+// one of others everything is taken away, when the queue is empty or drainLimit over.
 func (e *Engine) Clear(_ context.Context, p target.Place) error {
 	e.mu.Lock()
 	pl := e.places[p.Key()]
 	e.mu.Unlock()
 	if pl != nil {
 		pl.clear()
+		if !p.Owned {
+			e.forget(pl)
+		}
 	}
 	return nil
 }
