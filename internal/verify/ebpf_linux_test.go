@@ -99,6 +99,9 @@ func TestEBPF(t *testing.T) {
 		"duplicate": {qdisc.Netem{Duplicate: 5}, 4000, Pass},
 		"corrupt":   {qdisc.Netem{Corrupt: 5}, 4000, Pass},
 		"reorder":   {qdisc.Netem{Delay: 50 * msec, Reorder: 25}, 4000, Pass},
+		"bursts":    {qdisc.Netem{GilbertElliott: qdisc.GilbertElliott{P: 1, R: 10}}, 10_000, Pass},
+		"marks":     {qdisc.Netem{Loss: 20, ECN: true}, 2000, Pass},
+		"rate":      {qdisc.Netem{Rate: 250_000}, 4000, Pass},
 		"overflow":  {qdisc.Netem{Delay: 50 * msec, Limit: 20}, 1000, Fail},
 		"too few":   {qdisc.Netem{Loss: .1}, 1000, Inconclusive},
 	} {

@@ -59,6 +59,8 @@ type sighting struct {
 	counters *fault.Counters
 	// missing are the counters that the engine cannot give.
 	missing []string
+	// changed says that the fault did not stay as it was.
+	changed bool
 	// full says that the queue was seen full.
 	full bool
 }
@@ -144,6 +146,9 @@ func (j *judge) level() float64 { return 100 * (1 - j.alpha) }
 
 // verdict weighs the checks, and what may stand above them.
 func (j *judge) verdict() (Verdict, string) {
+	if j.changed {
+		return Inconclusive, "the fault was changed, or ended, while packets were on their way"
+	}
 	if v, reason := j.overflowed(); v != "" {
 		return v, reason
 	}

@@ -66,6 +66,8 @@ func TestJudgeRight(t *testing.T) {
 		"all":               {Loss: 5, Duplicate: 5, Corrupt: 5, Delay: 30 * msec, Jitter: 5 * msec, Reorder: 10},
 		"rate":              {Rate: 1_250_000},
 		"rate slow":         {Rate: 125_000, Delay: 20 * msec},
+		"rate of 80 kbit":   {Rate: 10_000},
+		"rate and limit":    {Rate: 125_000, Limit: 10},
 		"rate cells":        {Rate: 1_250_000, PacketOverhead: 10, CellSize: 48, CellOverhead: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,6 +144,7 @@ func TestJudgeOpen(t *testing.T) {
 		}, Fail, "overflow: the queue was full"},
 		"overflow of others": {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.counters.Overflow = 7 }, Fail, "overflow: a full queue dropped 7 packets"},
 		"missed":             {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.missed = 3 }, Inconclusive, "the capture had no room for 3 frames"},
+		"changed":            {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.changed = true }, Inconclusive, "the fault was changed, or ended"},
 		"stepped":            {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.stepped = true }, Inconclusive, "clock was set"},
 		"passed by":          {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.counters.Seen = 12; s.arrivals = nil }, Inconclusive, "only 12 of 2000 packets passed the place"},
 		"nothing came":       {qdisc.Netem{Delay: 5 * msec}, 2000, func(s *sighting) { s.arrivals = nil }, Fail, "loss_percent asked 0 measured 100"},

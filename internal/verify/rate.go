@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// busyPackets in a row, at least, make a busy period, and busyTime together a
-	// verdict.
-	busyPackets = 10
+	// busyPackets in a row, at least, follow the first of a busy period, and busyTime
+	// together makes a verdict.
+	busyPackets = 3
 	busyTime    = 50 * time.Millisecond
 	// rateShare is how far off a rate may be.
 	rateShare = .03

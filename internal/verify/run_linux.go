@@ -172,6 +172,7 @@ func measure(ctx context.Context, o Order, p Path, pl plan, pk packet, progress 
 	if before != nil && after != nil {
 		out.counters = new(after.Counters.Since(before.Counters))
 		out.missing = after.CountersMissing
+		out.changed = before.Netem != after.Netem
 	}
 	return out, notes, nil
 }

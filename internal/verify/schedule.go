@@ -20,7 +20,8 @@ func schedule(n qdisc.Netem, o Options, size int) []time.Duration {
 	each := float64(onWire(n, size)) / float64(n.Rate) * float64(time.Second)
 	// What is delayed stands in the same queue.
 	inQueue := float64(n.Delay+n.Jitter) / each
-	bunch := int(max(2*busyPackets, min(bunchTime/each, (float64(n.Limit)-inQueue)/4)))
+	room := (float64(n.Limit) - inQueue) * 3 / 4
+	bunch := int(max(min(room, max(bunchTime/each, 2*busyPackets)), 2))
 	pause := max(each*idle, float64(time.Second)/float64(o.Rate))
 	for i := 0; len(due) < o.Packets; i++ {
 		start := float64(i*bunch) * pause

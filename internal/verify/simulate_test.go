@@ -18,8 +18,8 @@ type simulation struct {
 	// noise is the mean of how late each thing is, exponentially distributed.
 	noise time.Duration
 	// size of each frame, in bytes.
-	size int
-	capable  bool
+	size    int
+	capable bool
 
 	loss, duplicate, reorder, corrupt, spread draw
 	state                                     int
