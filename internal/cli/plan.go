@@ -201,9 +201,10 @@ func planWarnings(spec fault.Spec, e fault.Engine, n qdisc.Netem) []string {
 		out = append(out, "where segmentation offload is on, one packet may be a super-packet of up to 64 KB, "+
 			"which a loss or reordering takes whole, and a rate holds up whole")
 	}
-	if s := spec.Selector; s != nil && s.Device != loopback && len(spec.Force) == 0 {
+	// What happens in other namespaces than the agent's cuts nobody off.
+	if s := spec.Selector; s != nil && s.Namespace == "" && len(spec.Force) == 0 {
 		all := ""
-		if takesAll(*s) {
+		if takesAll(*s) && len(s.ExcludePeers)+len(s.ExcludePorts) == 0 {
 			all = "all of a device with a default route, and "
 		}
 		out = append(out, fmt.Sprintf("netemd refuses %swhat would cut off its own connection or an ssh session on %s, unless --force names that", all, s.Name()))

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"netemd/internal/fault"
@@ -81,28 +83,51 @@ func viewOffloads(os []fault.Offload) []offloadView {
 	return out
 }
 
-// offloadText says a device's offloads: "v0@blue: on tx-tcp-segmentation; off while
-// the fault lasts: rx-gro".
+// offloadText says a device's offloads: "v0@blue: on tso, gso; off while the fault
+// lasts: gro".
 func offloadText(o fault.Offload) string {
 	name := target.Selector{Namespace: o.Namespace, Device: o.Device}.Name()
-	var on []string
-	off := map[string]bool{}
-	for _, f := range o.Off {
-		off[f] = true
-	}
-	for _, f := range o.Before {
-		if !off[f] {
-			on = append(on, f)
-		}
-	}
+	on := slices.DeleteFunc(slices.Clone(o.Before), func(f string) bool { return slices.Contains(o.Off, f) })
 	text := "none on"
 	if len(on) > 0 {
-		text = "on " + strings.Join(on, ", ")
+		text = "on " + features(on)
 	}
 	if len(o.Off) > 0 {
-		text += "; off while the fault lasts: " + strings.Join(o.Off, ", ")
+		text += "; off while the fault lasts: " + features(o.Off)
 	}
 	return name + ": " + text
+}
+
+// features says ethtool's features by the short names that people know, and how many
+// others there are.
+func features(names []string) string {
+	var known []string
+	others := 0
+	for _, n := range names {
+		short := ""
+		switch {
+		case strings.HasPrefix(n, "tx-tcp"):
+			short = "tso"
+		case n == "tx-generic-segmentation":
+			short = "gso"
+		case n == "tx-udp-segmentation":
+			short = "uso"
+		case strings.HasPrefix(n, "rx-gro"):
+			short = "gro"
+		case n == "rx-lro":
+			short = "lro"
+		}
+		switch {
+		case short == "":
+			others++
+		case !slices.Contains(known, short):
+			known = append(known, short)
+		}
+	}
+	if others > 0 {
+		known = append(known, fmt.Sprintf("%d others", others))
+	}
+	return strings.Join(known, ", ")
 }
 
 // deviceWay is a direction in a device's words.
