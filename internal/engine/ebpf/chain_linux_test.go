@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
@@ -184,18 +185,20 @@ func TestQueued(t *testing.T) {
 	if n := queued(); n != 0 {
 		t.Errorf("without a queue %d are held", n)
 	}
-	got, _ := steady(t, e, p, qdisc.Netem{Delay: slower(500 * ms)}, func() []arrival {
+	delay := slower(500 * ms)
+	got, _ := steady(t, e, p, qdisc.Netem{Delay: delay}, func() []arrival {
 		f.send(20, 64, 0)
-		until(t, "20 packets held", slower(400*ms), func() bool { return queued() == 20 })
+		for end := time.Now().Add(delay * 4 / 5); queued() != 20 && time.Now().Before(end); {
+			time.Sleep(ms)
+		}
+		n, opened := queued(), counters(t, e, p).Opened
 		if err := e.Clear(ctx, p); err != nil {
 			t.Fatal(err)
 		}
-		if n := queued(); n != 20 {
-			t.Errorf("after clear %d are held", n)
+		if after := queued(); opened == 0 && (n != 20 || after != 20) {
+			t.Errorf("%d are held, and %d after clear", n, after)
 		}
-		got := f.collect(20)
-		set(t, e, p, qdisc.Netem{Delay: slower(500 * ms)})
-		return got
+		return f.collect(20)
 	})
 	if len(got) != 20 {
 		t.Errorf("%d of 20 arrived", len(got))
