@@ -26,7 +26,7 @@ import (
 // features tries what the kernel can do, and says which engine auto takes.
 func features(ctx context.Context) feature.Report {
 	r := feature.Report{Kernel: release(), Features: []feature.Feature{
-		try.Netem(ctx), try.TCX(ctx), try.CLSBPF(ctx), try.TUN(ctx), try.TPBTF(ctx),
+		try.Netem(ctx), try.IFB(ctx), try.TCX(ctx), try.CLSBPF(ctx), try.TUN(ctx), try.TPBTF(ctx),
 	}}
 	switch {
 	case works(r, "sch_netem"):
@@ -48,7 +48,7 @@ func (a *Agent) choose(_ context.Context, places []target.Place) (fault.Engine, 
 		return "", "", fmt.Errorf("apply: this kernel (%s) can carry no packet fault ('netemctl doctor' says why): %w", r.Kernel, errors.ErrUnsupported)
 	}
 	foreign := slices.ContainsFunc(places, func(p target.Place) bool { return !p.Owned })
-	if r.Auto == fault.Netem && foreign && !works(r, "ifb") && a.engines[fault.EBPF] != nil {
+	if r.Auto == fault.Netem && foreign && !works(r, try.IFBName) && a.engines[fault.EBPF] != nil {
 		return fault.EBPF, fmt.Sprintf("kernel %s has sch_netem, but not what it needs on a device that is not netemd's own ('netemctl doctor' says what)", r.Kernel), nil
 	}
 	return r.Auto, r.AutoReason, nil

@@ -325,3 +325,20 @@ func TestUnknownDevice(t *testing.T) {
 		t.Errorf("lanes left: %v", m.lanes.all)
 	}
 }
+
+// notingEngine says something of each place.
+type notingEngine struct{ *fakeEngine }
+
+func (notingEngine) Notes(p target.Place) []string { return []string{"before " + p.Match.String()} }
+
+func TestNotesOfThePlaceAreWarnings(t *testing.T) {
+	e := newFakeEngine()
+	m, _ := newHost(t, e, func(c *Config) { c.Engines[fault.EBPF] = notingEngine{e} })
+	f, err := m.Apply(t.Context(), with(on("80"), func(s *fault.Spec) { s.Direction = fault.Both }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"before tcp to port 80", "before tcp from port 80"}, f.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}

@@ -172,6 +172,7 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 		return fault.Fault{}, errors.Join(err, m.restore(ctx, h), m.offloadRestore(ctx, h))
 	}
 	m.rebase(ctx, h)
+	m.notePlaces(h)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.schedule(h)

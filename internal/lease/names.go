@@ -108,6 +108,7 @@ func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved 
 		}
 	}
 	err = m.leave(ctx, h, left)
+	m.notePlaces(h)
 	m.rebase(ctx, h)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,11 +6,33 @@ import (
 	"strings"
 
 	"netemd/internal/fault"
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
 // notes are the warnings that come and go while a fault is held.
-type notes struct{ offload, lookup, ending string }
+type notes struct {
+	places                  []string
+	offload, lookup, ending string
+}
+
+// noter is an engine that knows what a user should know of where a fault sits.
+type noter interface {
+	Notes(p target.Place) []string
+}
+
+// notePlaces asks the engine. The caller holds the lane, not the lock.
+func (m *Manager) notePlaces(h *held) {
+	e, ok := m.cfg.Engines[h.fault.Engine].(noter)
+	if !ok {
+		return
+	}
+	var all []string
+	for _, p := range h.places() {
+		all = append(all, e.Notes(p)...)
+	}
+	m.note(h, func(n *notes) { n.places = all })
+}
 
 // warnings are everything that the user should know about the fault.
 func (h *held) warnings() []string {
@@ -24,6 +46,7 @@ func (h *held) warnings() []string {
 			w = append(w, s)
 		}
 	}
+	w = append(w, h.notes.places...)
 	for _, n := range []string{h.notes.offload, h.notes.lookup, h.notes.ending} {
 		if n != "" {
 			w = append(w, n)

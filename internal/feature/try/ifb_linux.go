@@ -1,0 +1,28 @@
+package try
+
+import (
+	"context"
+	"os"
+
+	"netemd/internal/engine/netem"
+	"netemd/internal/feature"
+)
+
+// IFBName is the name of what IFB tries.
+const IFBName = "ifb"
+
+// IFB tries what the netem engine needs besides sch_netem on a device that netemd did
+// not make: an ifb, clsact, cls_bpf and mirred. It needs root, and loads the module
+// ifb where that is one, without the two devices that it makes otherwise.
+func IFB(ctx context.Context) feature.Feature {
+	const needs = "the modules ifb, act_mirred, sch_ingress and cls_bpf (CONFIG_IFB, CONFIG_NET_ACT_MIRRED, CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_BPF); " +
+		"without them faults on devices that netemd did not make go by the ebpf engine"
+	return tried(ctx, IFBName, needs, func() (string, error) {
+		ns, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = ns.Close() }()
+		return netem.Try(int(ns.Fd()))
+	})
+}
