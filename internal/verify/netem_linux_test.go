@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"netemd/internal/engine/netem"
+	"netemd/internal/target"
 	"netemd/internal/testenv"
 	"netemd/qdisc"
 )
@@ -44,6 +47,37 @@ func TestNetem(t *testing.T) {
 			r := verifyOn(t, e, b.to, b.toServer(), tt.n, Options{Packets: scale(tt.packets), Rate: 3000}, tt.want)
 			if !strings.Contains(r.Reason, tt.reason) {
 				t.Errorf("%s, want %s", r.Reason, tt.reason)
+			}
+		})
+	}
+}
+
+// TestNetemOnOthersDevices verifies faults on devices that are not the engine's own,
+// where packets take a way round.
+func TestNetemOnOthersDevices(t *testing.T) {
+	testenv.Netem(t)
+	b, e := newBench(t), netem.New(netem.Config{State: t.TempDir()})
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, tt := range map[string]struct {
+		at    target.Place
+		match target.Match
+	}{
+		"egress":   {b.at(t, b.client, "eth0", target.Egress), flowTo(unix.IPPROTO_UDP, "203.0.113.0/24", target.Port(8000))},
+		"ingress":  {b.at(t, b.server, "eth0", target.Ingress), service(serverAddress)},
+		"loopback": {b.at(t, b.server, "lo", target.Egress), flowTo(unix.IPPROTO_TCP, "127.0.0.1/32", target.Port(servicePort))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := tt.at
+			p.Owned, p.Match = false, tt.match
+			for _, n := range []qdisc.Netem{{Loss: 20}, {Delay: 50 * msec, Corrupt: 5}} {
+				verifyOn(t, e, p, nil, n, Options{Packets: 2000, Rate: 2000}, Pass)
+			}
+			if err := e.Clear(t.Context(), p); err != nil {
+				t.Error(err)
 			}
 		})
 	}
