@@ -20,6 +20,8 @@ import (
 type detour struct {
 	at  target.Place
 	ifb link
+	// madeClsact is what the ifb's record said last, in case that somebody deletes it.
+	madeClsact bool
 	// filter is as it was set, with the number of its program.
 	filter filter
 	root   root
@@ -66,13 +68,16 @@ func (e *Engine) setDetour(c *conn, d *device, p target.Place, n qdisc.Netem) er
 	}
 	var made undo
 	before := *x
+	if !x.cleared.IsZero() {
+		x.notes = nil
+	}
 	if err := e.lay(c, x, l, door, header, n, &made); err != nil {
 		*x = before
 		return errors.Join(err, made.run())
 	}
 	if !x.cleared.IsZero() { // it was on its way out
 		x.cleared = time.Time{}
-		x.life++
+		x.life++ // its drain ends
 	}
 	d.detours[p.Key()] = x
 	return nil
@@ -127,11 +132,15 @@ func (e *Engine) lay(c *conn, x *detour, l link, door entrance, header int, n qd
 	} else if err := e.makeIFB(c, x, door, n, made); err != nil {
 		return err
 	}
+	notes := len(x.notes)
 	if err := c.open(x, l, door, made); err != nil {
 		return err
 	}
 	if err := e.redirect(c, x, l, header, made); err != nil {
 		return err
+	}
+	for _, note := range x.notes[notes:] {
+		e.log.Warn("netem: "+note, "place", x.at.String())
 	}
 	if !whole && former.index != 0 { // what was left of it
 		return c.deleteLink(former)
@@ -146,8 +155,13 @@ func (e *Engine) whole(c *conn, x *detour) (qdisc.State, bool, error) {
 		return qdisc.State{}, false, nil
 	}
 	now, err := c.link(x.ifb.name, x.ifb.index)
-	if err != nil || now.name != x.ifb.name || !e.made(now) || !now.up() {
+	if err != nil || now.name != x.ifb.name || !e.made(now) {
 		return qdisc.State{}, false, absent(err)
+	}
+	r, _ := parseRecord(now.alias)
+	x.madeClsact = r.madeClsact
+	if !now.up() {
+		return qdisc.State{}, false, nil
 	}
 	s, err := c.Root(x.ifb.device())
 	if err != nil {
@@ -180,7 +194,7 @@ func (e *Engine) makeIFB(c *conn, x *detour, door entrance, n qdisc.Netem, made 
 	}
 	made.push(func() error { return c.deleteLink(l) })
 	step("ifb")
-	r := record{state: e.state, device: x.at.Index, hook: x.at.Hook, madeClsact: door.kind == ""}
+	r := record{state: e.state, device: x.at.Index, hook: x.at.Hook, madeClsact: x.madeClsact || door.kind == ""}
 	if err := c.setAlias(l, r.String()); err != nil {
 		return err
 	}
@@ -196,7 +210,7 @@ func (e *Engine) makeIFB(c *conn, x *detour, door entrance, n qdisc.Netem, made 
 		return err
 	}
 	step("up")
-	x.ifb = l
+	x.ifb, x.madeClsact = l, r.madeClsact
 	x.root = root{asked: n, table: tableOf(n), tally: tally{sum: x.root.tally.sum}}
 	return nil
 }
@@ -210,14 +224,17 @@ func (c *conn) open(x *detour, l link, door entrance, made *undo) error {
 	if err := c.record(x.ifb, true); err != nil {
 		return err
 	}
+	x.madeClsact = true
 	err := c.addClsact(l)
 	if errors.Is(err, fs.ErrExist) { // somebody was faster
+		x.madeClsact = false
 		return c.record(x.ifb, false)
 	}
 	if err != nil {
 		return err
 	}
 	made.push(func() error { return c.vacate(l) })
+	x.notes = append(x.notes, fmt.Sprintf("%s had no clsact: while the kernel adds one, and takes it away in the end, the device sends nothing for a moment (an RCU grace period), and what it was to send is lost", l.name))
 	step("clsact")
 	return nil
 }
@@ -281,12 +298,8 @@ func (e *Engine) redirect(c *conn, x *detour, l link, header int, made *undo) er
 	x.seen, x.before = x.seen+x.filter.packets-x.before, 0
 	x.filter = now
 	if old.handle == 0 {
-		x.notes = nil
 		for _, o := range ahead {
-			x.notes = append(x.notes, fmt.Sprintf("%s: a filter of somebody else, %s, comes first: what it decides on never gets to the fault", x.at, o))
-		}
-		for _, n := range x.notes {
-			e.log.Warn("netem: " + n)
+			x.notes = append(x.notes, fmt.Sprintf("a filter of somebody else, %s, comes first: what it decides on never gets to the fault", o))
 		}
 	}
 	return nil
@@ -329,12 +342,23 @@ func (e *Engine) known(c *conn, d *device, p target.Place) (*detour, error) {
 			return nil, nil
 		}
 		r, ok := parseRecord(all[i].alias)
-		if ok && e.made(all[i]) && r.device == p.Index && r.hook == p.Hook {
+		if ok && e.made(all[i]) && r.device == p.Index && r.hook == p.Hook && !d.has(all[i]) {
 			// The program of a filter that this process did not set is another one.
 			return &detour{at: p, ifb: all[i], filter: filter{cookie: all[i].name}, root: root{table: unknownTable}}, nil
 		}
 	}
 	return nil, nil
+}
+
+// has reports whether an ifb is that of a detour here: of another flow, since a
+// Rematch.
+func (d *device) has(ifb link) bool {
+	for _, x := range d.detours {
+		if x.ifb.index == ifb.index {
+			return true
+		}
+	}
+	return false
 }
 
 // rematch is Rematch from p to q.

@@ -23,7 +23,12 @@ import (
 	"netemd/qdisc"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if order := os.Getenv(dieEnv); order != "" {
+		dying(order)
+	}
+	testenv.Main(m)
+}
 
 const ms = time.Millisecond
 
@@ -364,7 +369,7 @@ func TestDrift(t *testing.T) {
 	if err := b.links.QdiscChange(netlink.NewNetem(attrs, netlink.NetemQdiscAttrs{Loss: 3, Rate64: 1e6})); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := e.Read(t.Context(), b.place); err != nil || st.Netem.Rate != 1e6 || st.Netem.Loss != 3 {
+	if st, err := e.Read(t.Context(), b.place); err != nil || st.Netem.Rate != 1e6 || st.Netem.Loss.Fraction() != qdisc.Percent(3).Fraction() {
 		t.Errorf("a rate of somebody else: %v, %v", st.Netem, err)
 	}
 	if err := e.Set(t.Context(), b.place, n, time.Time{}); err != nil {
@@ -382,4 +387,15 @@ func TestDrift(t *testing.T) {
 	if err := e.Clear(t.Context(), b.place); err != nil {
 		t.Error(err)
 	}
+}
+
+// addAddress adds an address to a device of the calling thread's namespace, without
+// duplicate address detection.
+func addAddress(device string, p netip.Prefix) error {
+	l, err := netlink.LinkByName(device)
+	if err != nil {
+		return err
+	}
+	ip := net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+	return netlink.AddrAdd(l, &netlink.Addr{IPNet: &ip, Flags: unix.IFA_F_NODAD})
 }

@@ -25,6 +25,15 @@ func tcOf(ns string, args ...string) (string, error) {
 	return string(text), err
 }
 
+// words are those of a command, in which ~ is a space within a word.
+func words(command string) []string {
+	all := strings.Fields(command)
+	for i, w := range all {
+		all[i] = strings.ReplaceAll(w, "~", " ")
+	}
+	return all
+}
+
 // queues gives b a device with that many queues beside v0, whose root is the
 // kernel's mq.
 func (b *bench) queues(t *testing.T, name string, n int) target.Place {
@@ -93,11 +102,7 @@ func (b *bench) grow(t *testing.T, r *rand.Rand, p target.Place, refused map[str
 		pref := fmt.Sprint([]int{1, 2, 5, 100, 49152}[r.IntN(5)])
 		for _, command := range part.commands {
 			command = strings.NewReplacer("DEV", p.Device, "PREF", pref).Replace(command)
-			words := strings.Fields(command)
-			for i, w := range words {
-				words[i] = strings.ReplaceAll(w, "~", " ")
-			}
-			if _, err := tcOf(b.near, words...); err != nil {
+			if _, err := tcOf(b.near, words(command)...); err != nil {
 				refused[strings.Split(part.commands[0], "DEV")[1]] = err.Error()
 				break
 			}

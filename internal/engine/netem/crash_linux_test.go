@@ -1,0 +1,143 @@
+package netem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// dieEnv makes of a test process one that places a fault and takes it away, and is
+// killed after a step: "STEP NAMESPACE INDEX HOOK".
+const dieEnv = "NETEMD_TEST_DIE"
+
+// steps are all at which a process can be killed.
+var steps = []string{"ifb", "alias", "root", "up", "clsact", "filter", "filter gone", "clsact gone", "ifb gone", "never"}
+
+// dying is the process that is killed.
+func dying(order string) {
+	words := strings.Split(order, "|")
+	step = func(s string) {
+		if s == words[0] {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	e := New(Config{State: words[1]})
+	if os.Getenv("NETEMD_TEST_NETEM") == "" {
+		e.dial = fakeDial
+	}
+	p := target.Place{Namespace: words[1], Device: "v0", Hook: target.Hook(words[3]), Match: target.Match{Include: []target.Flow{udp}}}
+	_, err := fmt.Sscan(words[2], &p.Index)
+	ctx := context.Background()
+	if err == nil {
+		err = e.Set(ctx, p, qdisc.Netem{Delay: ms}, time.Time{})
+	}
+	if err == nil {
+		err = errors.Join(e.Clear(ctx, p), e.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// kill runs such a process until it is killed, or to its end.
+func (b *bench) kill(t *testing.T, at string, hook target.Hook) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s|%d|%s", dieEnv, at, b.near, b.place.Index, hook))
+	cmd.Stderr = os.Stderr
+	err := cmd.Run()
+	killed := cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled()
+	if killed != (at != "never") || !killed && err != nil {
+		t.Fatalf("at %q: %v", at, err)
+	}
+}
+
+// A process that is killed after any of its steps leaves nothing that Sweep does not
+// find, with a clsact of its own or somebody else's.
+func TestKilled(t *testing.T) {
+	b := newBench(t)
+	sweeper := New(Config{State: b.near})
+	if os.Getenv("NETEMD_TEST_NETEM") == "" {
+		sweeper.dial = fakeDial
+	}
+	other := detourEngine(t, "another agent's")
+	for _, with := range []string{"nothing", "a clsact", "a filter", "another agent"} {
+		if os.Getenv("NETEMD_TEST_LONG") == "" && with == "a filter" {
+			continue // much as beside a clsact
+		}
+		switch with {
+		case "a clsact":
+			b.tc(t, "qdisc add dev v0 clsact")
+		case "a filter":
+			b.tc(t, "filter add dev v0 egress protocol ip pref 1 u32 match u32 0 0 flowid 1:1")
+		case "another agent":
+			b.tc(t, "qdisc del dev v0 clsact")
+			if err := other.Set(t.Context(), b.foreign(target.Egress, udp), qdisc.Netem{Delay: ms}, time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := b.tree(t)
+		for i, at := range steps {
+			if at == "clsact" && with != "nothing" {
+				continue
+			}
+			b.kill(t, at, []target.Hook{target.Egress, target.Ingress}[i%2])
+			for range 2 {
+				if err := sweeper.sweep(t.Context(), []string{b.near, "nt-netem-no-such"}); err != nil {
+					t.Errorf("beside %s, killed at %q: %v", with, at, err)
+				}
+			}
+			if after := b.tree(t); after != before {
+				t.Fatalf("beside %s, killed at %q (-before +after):\n%s", with, at, cmp.Diff(before, after))
+			}
+		}
+	}
+	// Where the other agent came second, the clsact that the dead one made is its to
+	// remove.
+	if err := other.Clear(t.Context(), b.foreign(target.Egress, udp)); err != nil {
+		t.Fatal(err)
+	}
+	other.drains.Wait()
+	before := b.tree(t)
+	b.kill(t, "filter", target.Egress)
+	if err := other.Set(t.Context(), b.foreign(target.Egress, udp), qdisc.Netem{Delay: ms}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweeper.sweep(t.Context(), []string{b.near}); err != nil {
+		t.Error(err)
+	}
+	if st, err := other.Read(t.Context(), b.foreign(target.Egress, udp)); err != nil || st.Netem.Delay != ms {
+		t.Errorf("the other agent's fault: %v, %v", st.Netem, err)
+	}
+	if err := other.Clear(t.Context(), b.foreign(target.Egress, udp)); err != nil {
+		t.Error(err)
+	}
+	other.drains.Wait()
+	if after := b.tree(t); after != before {
+		t.Errorf("the clsact was handed over (-before +after):\n%s", cmp.Diff(before, after))
+	}
+}
+
+// tc runs tc commands in b.near.
+func (b *bench) tc(t *testing.T, commands ...string) {
+	t.Helper()
+	for _, c := range commands {
+		if _, err := tcOf(b.near, words(c)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

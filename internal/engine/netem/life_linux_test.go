@@ -1,0 +1,307 @@
+package netem
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"netemd/internal/target"
+	"netemd/namespaces"
+	"netemd/qdisc"
+)
+
+func streamTo(port uint16) *stream {
+	return &stream{name: target.Port(port).String(), protocol: unix.IPPROTO_UDP, port: port}
+}
+
+func toPort(port uint16) target.Flow {
+	return target.Flow{Protocol: unix.IPPROTO_UDP, DestinationPorts: target.Port(port)}
+}
+
+// in reads what is in force at p.
+func (e *Engine) in(t *testing.T, p target.Place) qdisc.Netem {
+	t.Helper()
+	st, err := e.Read(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Netem
+}
+
+func (e *Engine) must(t *testing.T, p target.Place, n qdisc.Netem) {
+	t.Helper()
+	if err := e.Set(t.Context(), p, n, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever somebody else does to a fault is seen, and the next Set ends it.
+func TestDetourRepaired(t *testing.T) {
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	p := b.foreign(target.Egress, toPort(80))
+	n := qdisc.Netem{Delay: 20 * ms}
+	before := b.tree(t)
+	e.must(t, p, n)
+	ifb := func() string { return e.devices[key{p.Namespace, p.Index}].detours[p.Key()].ifb.name }
+	for what, command := range map[string]func() string{
+		"filter deleted": func() string { return "filter del dev v0 egress" },
+		"clsact deleted": func() string { return "qdisc del dev v0 clsact" },
+		"root deleted":   func() string { return "qdisc del dev " + ifb() + " root" },
+		"root replaced":  func() string { return "qdisc replace dev " + ifb() + " root handle 1: pfifo" },
+		"ifb deleted":    nil, "ifb down": nil,
+	} {
+		if command != nil {
+			b.tc(t, command())
+		} else {
+			l, err := b.links.LinkByName(ifb())
+			switch {
+			case err == nil && what == "ifb down":
+				err = b.links.LinkSetDown(l)
+			case err == nil:
+				err = b.links.LinkDel(l)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now := e.in(t, p); !now.IsZero() {
+			t.Errorf("%s: %v is said to be in force", what, now)
+		}
+		e.must(t, p, n)
+		if now := e.in(t, p); len(n.Differences(now)) > 0 {
+			t.Errorf("%s: then %v is in force", what, now)
+		}
+	}
+	if err := e.Clear(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	e.drains.Wait()
+	if after := b.tree(t); after != before {
+		t.Errorf("(-before +after):\n%s", cmp.Diff(before, after))
+	}
+}
+
+// Faults of two flows on one device know nothing of each other, and the clsact goes
+// with the last.
+func TestTwoDetours(t *testing.T) {
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	a, z := streamTo(80), streamTo(81)
+	tr := b.flows(t, a, z)
+	tr.known(t)
+	before := b.tree(t)
+	first, second := b.foreign(target.Egress, toPort(80)), b.foreign(target.Egress, toPort(81))
+	e.must(t, first, qdisc.Netem{Delay: 30 * ms})
+	e.must(t, second, qdisc.Netem{Duplicate: 100})
+	spans := tr.rounds(t, 20)
+	for _, s := range tr.streams {
+		if got := tr.await(s, spans[s]); got != 20 {
+			t.Errorf("port %s: %d of 20 came", s.name, got)
+		}
+	}
+	if err := e.Clear(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	e.drains.Wait()
+	if now := e.in(t, second); now.Duplicate != 100 {
+		t.Errorf("cleared the other's, too: %v", now)
+	}
+	spans = tr.rounds(t, 20)
+	tr.await(a, spans[a])
+	st, err := e.Read(t.Context(), second)
+	if err != nil || st.Counters.Seen != 40 {
+		t.Errorf("seen %d of 40, %v", st.Counters.Seen, err)
+	}
+	if os.Getenv("NETEMD_TEST_NETEM") != "" {
+		for n := spans[a].from; n < spans[a].to; n++ {
+			if took := tr.came[a.id][n]; took == 0 {
+				t.Errorf("packet %d of the cleared flow is lost", n)
+			}
+		}
+	}
+	if err := e.Clear(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	// Cleared, its ifb still there, and used again.
+	e.must(t, second, qdisc.Netem{Delay: ms})
+	spans = tr.rounds(t, 10)
+	if got := tr.await(z, spans[z]); got != 10 {
+		t.Errorf("%d of 10 came", got)
+	}
+	if st, err := e.Read(t.Context(), second); err != nil || st.Counters.Seen != 10 {
+		t.Errorf("a new fault has seen %d of 10, %v", st.Counters.Seen, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := b.tree(t); after != before {
+		t.Errorf("(-before +after):\n%s", cmp.Diff(before, after))
+	}
+}
+
+// A fault gets another flow in one step: no packet of either passes it unseen twice or
+// is lost.
+func TestRematch(t *testing.T) {
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	a, z := streamTo(80), streamTo(81)
+	tr := b.flows(t, a, z)
+	tr.known(t)
+	before := b.tree(t)
+	p, q := b.foreign(target.Egress, toPort(80)), b.foreign(target.Egress, toPort(81))
+	if err := e.Rematch(t.Context(), p, q.Match); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a fault: %v", err)
+	}
+	e.must(t, p, qdisc.Netem{Delay: ms})
+	spans := tr.rounds(t, 7)
+	if err := e.Rematch(t.Context(), p, q.Match); err != nil {
+		t.Fatal(err)
+	}
+	tr.rounds(t, 5)
+	st, err := e.Read(t.Context(), q)
+	if err != nil || st.Netem.Delay != ms || st.Counters.Seen != 12 {
+		t.Errorf("%v, seen %d of 12, %v", st.Netem, st.Counters.Seen, err)
+	}
+	if now := e.in(t, p); !now.IsZero() {
+		t.Errorf("the former flow still has %v", now)
+	}
+	for _, s := range tr.streams {
+		if got := tr.await(s, span{spans[s].from, s.sent}); got != 12 {
+			t.Errorf("port %s: %d of 12 came", s.name, got)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := b.tree(t); after != before {
+		t.Errorf("(-before +after):\n%s", cmp.Diff(before, after))
+	}
+}
+
+// An engine that starts anew finds what a former one with its mark left.
+func TestDetourAdopted(t *testing.T) {
+	b := newBench(t)
+	before := b.tree(t)
+	p := b.foreign(target.Ingress, toPort(80))
+	detourEngine(t, b.near).must(t, p, qdisc.Netem{Delay: ms})
+	e := detourEngine(t, b.near)
+	if now := e.in(t, p); now.Delay != ms {
+		t.Errorf("found %v", now)
+	}
+	e.must(t, p, qdisc.Netem{Loss: 3})
+	if err := detourEngine(t, "another").Clear(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+	if now := e.in(t, p); now.Loss != 3 {
+		t.Errorf("after another agent's clear: %v", now)
+	}
+	e = detourEngine(t, b.near)
+	if err := errors.Join(e.Clear(t.Context(), p), e.Close()); err != nil {
+		t.Error(err)
+	}
+	if after := b.tree(t); after != before {
+		t.Errorf("(-before +after):\n%s", cmp.Diff(before, after))
+	}
+}
+
+// With the device, or its namespace, its faults go.
+func TestDetourOfNothing(t *testing.T) {
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	p, other := b.foreign(target.Egress, toPort(80)), b.foreign(target.Egress, toPort(81))
+	e.must(t, p, qdisc.Netem{Delay: ms})
+	l, err := b.links.LinkByName("v0")
+	if err == nil {
+		err = b.links.LinkDel(l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Read(t.Context(), p); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the device: %v", err)
+	}
+	if err := e.Clear(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+	e.drains.Wait()
+	links, err := b.links.LinkList()
+	if err != nil || len(links) != 1 {
+		t.Errorf("left: %v, %v", links, err)
+	}
+	if err := namespaces.Delete(b.near); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Read(t.Context(), other); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the namespace: %v", err)
+	}
+	if err := e.Clear(t.Context(), other); err != nil {
+		t.Error(err)
+	}
+}
+
+// On a loopback device both directions are egress, told apart by the port.
+func TestDetourOnLoopback(t *testing.T) {
+	b := newBench(t)
+	lo, err := b.links.LinkByName("lo")
+	if err == nil {
+		err = b.links.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := detourEngine(t, b.near)
+	to, from := b.foreign(target.Egress, toPort(80)), b.foreign(target.Egress, target.Flow{Protocol: unix.IPPROTO_UDP, SourcePorts: target.Port(80)})
+	to.Device, to.Index, from.Device, from.Index = "lo", 1, "lo", 1
+	tr := b.loopback(t)
+	e.must(t, to, qdisc.Netem{Delay: 30 * ms})
+	there, back := tr(10), 0
+	e.must(t, from, qdisc.Netem{Delay: 30 * ms})
+	back = tr(10)
+	if there != 10 || back != 10 {
+		t.Errorf("%d and %d of 10 answers came", there, back)
+	}
+	for p, want := range map[string]struct {
+		target.Place
+		seen uint64
+	}{"to": {to, 20}, "from": {from, 10}} {
+		if st, err := e.Read(t.Context(), want.Place); err != nil || st.Counters.Seen != want.seen {
+			t.Errorf("%s: seen %d of %d, %v", p, st.Counters.Seen, want.seen, err)
+		}
+	}
+}
+
+// To make a clsact, and to take it away, the kernel stops the device for a moment:
+// what it has to send then is lost. How much is a matter of that moment.
+func TestMakingClsact(t *testing.T) {
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	tr := b.flows(t, streamTo(80))
+	tr.known(t)
+	p := b.foreign(target.Egress, toPort(81)) // another flow
+	s := tr.streams[0]
+	from, most := s.sent, 0
+	for range 5 {
+		start := time.Now()
+		tr.beside(t, 30, func() error { return e.Set(t.Context(), p, qdisc.Netem{Delay: ms}, time.Time{}) })
+		if notes := e.Notes(p); len(notes) != 1 {
+			t.Errorf("notes: %q", notes)
+		}
+		tr.beside(t, 150, func() error {
+			err := e.Clear(t.Context(), p)
+			e.drains.Wait()
+			return err
+		})
+		most = int(time.Since(start) / ms)
+	}
+	lost := int(s.sent-from) - tr.await(s, span{from, s.sent})
+	t.Logf("%d of %d packets, 1 ms apart, were lost to 5 clsacts made and removed", lost, s.sent-from)
+	if lost > most/2 {
+		t.Errorf("%d packets were lost", lost)
+	}
+}
