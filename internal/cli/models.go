@@ -37,7 +37,7 @@ func parseTC(text string) (qdisc.Patch, error) {
 		switch name {
 		case "delay":
 			shape := n.Distribution
-			if shape == "" {
+			if shape == "" && n.Jitter != 0 {
 				shape = qdisc.Uniform
 			}
 			p.Delay, p.Jitter, p.DelayCorrelation, p.Distribution = &n.Delay, &n.Jitter, &n.DelayCorrelation, &shape
