@@ -51,7 +51,7 @@ func above(links []netlink.Link, index int) []int {
 }
 
 // plain kinds of devices hand packets on as they are, to devices that can be told.
-var plain = []string{"device", "veth", "dummy", "bridge", "bond", "team", "vlan", "macvlan", "ipvlan", "virtio_net"}
+var plain = []string{"device", "veth", "dummy", "bridge", "bond", "team", "vlan", "macvlan", "ipvlan", "ifb"}
 
 // passes reports whether packets of c may pass the device in the own namespace: yes,
 // unless it is clear that they pass another one.
