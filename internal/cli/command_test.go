@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,13 @@ func TestRunCommandInNamespace(t *testing.T) {
 	})
 	if err != nil || code != 0 {
 		t.Fatalf("exit code %d, error %v", code, err)
+	}
+	devices, err := Devices(name)
+	if err != nil || strings.Join(devices, " ") != "lo" {
+		t.Errorf("devices of a new namespace: %v, error %v", devices, err)
+	}
+	if names, err := Namespaces(); err != nil || !slices.Contains(names, name) {
+		t.Errorf("no %s among %v, error %v", name, names, err)
 	}
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

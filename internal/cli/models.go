@@ -83,7 +83,7 @@ var tcOptions = map[string]string{
 // words that are cut short, to two letters at least.
 func tcNames(text string) map[string]bool {
 	named := map[string]bool{}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		for option, name := range tcOptions {
 			if len(word) > 1 && strings.HasPrefix(option, word) {
 				named[name] = true

@@ -171,20 +171,20 @@ func (l *link) typePlan(t *testing.T, line string) {
 		for _, command := range append(o.Before, o.TC) {
 			words := strings.Fields(command)
 			t.Logf("in %s: %s", o.Netns, command)
-			l.run(t, t.Context(), words[0], append([]string{"-n", o.Netns}, words[1:]...)...)
+			l.run(t.Context(), t, words[0], append([]string{"-n", o.Netns}, words[1:]...)...)
 		}
 	}
 	t.Cleanup(func() {
 		for _, o := range doc.Data.Operations {
 			clean := context.WithoutCancel(t.Context())
 			if strings.HasSuffix(o.TC, " clsact") {
-				l.run(t, clean, "tc", append([]string{"-n", o.Netns}, strings.Fields(strings.Replace(o.TC, "tc qdisc add", "qdisc del", 1))...)...)
+				l.run(clean, t, "tc", append([]string{"-n", o.Netns}, strings.Fields(strings.Replace(o.TC, "tc qdisc add", "qdisc del", 1))...)...)
 			}
 		}
 		for _, o := range doc.Data.Operations {
 			for _, command := range o.Before {
 				if strings.HasPrefix(command, "ip link add ") {
-					l.run(t, context.WithoutCancel(t.Context()), "ip", "-n", o.Netns, "link", "del", strings.Fields(command)[4])
+					l.run(context.WithoutCancel(t.Context()), t, "ip", "-n", o.Netns, "link", "del", strings.Fields(command)[4])
 				}
 			}
 		}
@@ -193,10 +193,10 @@ func (l *link) typePlan(t *testing.T, line string) {
 
 func (l *link) ip(t *testing.T, namespace string, args ...string) {
 	t.Helper()
-	l.run(t, t.Context(), "ip", append([]string{"-n", namespace}, args...)...)
+	l.run(t.Context(), t, "ip", append([]string{"-n", namespace}, args...)...)
 }
 
-func (l *link) run(t *testing.T, ctx context.Context, name string, args ...string) {
+func (l *link) run(ctx context.Context, t *testing.T, name string, args ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {

@@ -76,7 +76,7 @@ func (w *asked) shape(p *qdisc.Patch) error {
 	defer f.Close()
 	samples, err := qdisc.ParseSamples(f)
 	if err != nil {
-		return named("--distribution-file", err, w.samples)
+		return usageError{named("--distribution-file", err, w.samples)}
 	}
 	custom := qdisc.Custom
 	p.Distribution, p.Samples = &custom, &samples

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"netemd/internal/fidelity"
+	"netemd/qdisc"
 )
 
 // errFailed ends a command whose verdict is "fail", which is told before.
@@ -42,7 +43,7 @@ cannot be told.`,
 		ctx := cmd.Context()
 		if limit > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, limit, verifyTimeout{short(limit)})
+			ctx, cancel = context.WithTimeoutCause(ctx, limit, verifyTimeout{qdisc.FormatDuration(limit)})
 			defer cancel()
 		}
 		r, err := a.runVerify(ctx, agent, args[0], o)
