@@ -46,7 +46,7 @@ func handleAt(netnsFD int) (*netlink.Handle, error) {
 	return netlink.NewHandleAt(netns.NsHandle(netnsFD))
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	testenv.Root(t)
 	benches++

@@ -230,7 +230,7 @@ func number(v6 bool) string {
 // hurt; the others lose none while a fault is applied, changed and cleared, nor do the
 // selected ones through being placed, changed and cleared.
 func TestFlowMatrix(t *testing.T) {
-	real := os.Getenv("NETEMD_TEST_NETEM") != ""
+	impairs := os.Getenv("NETEMD_TEST_NETEM") != ""
 	b := newBench(t)
 	e := detourEngine(t, b.near)
 	b.tc(t, "qdisc add dev v0 clsact") // to make one drops packets: see TestMakingClsact
@@ -262,7 +262,7 @@ func TestFlowMatrix(t *testing.T) {
 						return s.v6 == v6 && s.protocol == protocol && s.back == (hook == target.Ingress) &&
 							(by == "port" && s.port == 80 || by == "cidr" && s.other || by == "exclude" && s.port != 80 && !s.other)
 					}
-					t.Run(name, func(t *testing.T) { tr.through(t, e, p, chosen, real) })
+					t.Run(name, func(t *testing.T) { tr.through(t, e, p, chosen, impairs) })
 				}
 			}
 		}
@@ -322,7 +322,7 @@ func (tr *traffic) beside(t testing.TB, n int, f func() error) map[*stream]span 
 }
 
 // through takes a fault at p through its life under all streams.
-func (tr *traffic) through(t *testing.T, e *Engine, p target.Place, chosen func(*stream) bool, real bool) {
+func (tr *traffic) through(t *testing.T, e *Engine, p target.Place, chosen func(*stream) bool, impairs bool) {
 	n := amount()/len(tr.streams)/6 + 1
 	set := func(n qdisc.Netem) func() error {
 		return func() error { return e.Set(t.Context(), p, n, time.Time{}) }
@@ -339,7 +339,7 @@ func (tr *traffic) through(t *testing.T, e *Engine, p target.Place, chosen func(
 	whole = append(whole, delayed, tr.beside(t, n, func() error { return e.Clear(t.Context(), p) }), tr.rounds(t, 1))
 	e.drains.Wait()
 	for _, s := range tr.streams {
-		if !chosen(s) || !real {
+		if !chosen(s) || !impairs {
 			all := span{whole[0][s].from, s.sent}
 			if got := tr.await(s, all); got != int(all.to-all.from) {
 				t.Errorf("%s: %d of %d came", s.name, got, all.to-all.from)
