@@ -18,7 +18,7 @@ func (g *gemodel) lost() bool {
 		g.bad = g.random.Uint32() < g.p
 		return g.random.Uint32() < g.k
 	}
-	g.bad = !(g.random.Uint32() < g.r)
+	g.bad = g.random.Uint32() >= g.r
 	return g.random.Uint32() > g.h
 }
 

@@ -460,8 +460,8 @@ func TestWarnings(t *testing.T) {
 		{Netem{LossState: LossState{P13: 1, P31: 50, P23: 100}}, []string{"loss state loses about 2% of the packets on average, in bursts of 2 packets"}},
 		{Netem{Rate: 125000}, []string{"rate 1mbit with limit 83: a full queue holds packets of 1514 bytes for 1.005s"}},
 		{Netem{Rate: OrderRate, Delay: 50 * ms, Jitter: 10 * ms}, []string{"with a rate no packet overtakes another"}},
-		{Netem{Slot: Slot{MinDelay: 10 * ms, MaxDelay: 20 * ms}}, []string{"slot holds packets until the next slot: up to 20ms"}},
-		{Netem{Slot: Slot{Distribution: Normal, Delay: 10 * ms, Jitter: 5 * ms}}, []string{"slot holds packets until the next slot, which is 10ms with jitter 5ms (normal)"}},
+		{Netem{Slot: Slot{MinDelay: 10 * ms, MaxDelay: 20 * ms}}, []string{"slot holds packets until the next slot, up to 20ms after the one before, in addition"}},
+		{Netem{Slot: Slot{Distribution: Normal, Delay: 10 * ms, Jitter: 5 * ms, Packets: 1}}, []string{"slot holds packets until the next slot, 10ms with jitter 5ms (normal) after the one before, or a later one when it is full"}},
 		{Netem{Delay: 100 * ms, Limit: 1000}, []string{"limit 1000 with delay 100ms holds 10000 packets per second"}},
 	} {
 		got := c.n.Warnings()

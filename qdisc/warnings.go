@@ -83,7 +83,7 @@ func (n Netem) lossWarnings() []string {
 		}
 	}
 	if n.ECN {
-		w = append(w, "ecn marks only packets whose sender offers ECN (ECT); all others are dropped, and the kernel's count of drops has both")
+		w = append(w, "ecn marks only packets whose sender offers ECN; all others are dropped, and the kernel's count of drops has both")
 	}
 	return w
 }
@@ -95,12 +95,16 @@ func (n Netem) paceWarnings() []string {
 		w = append(w, fmt.Sprintf("rate %s with limit %d: a full queue holds packets of %d bytes for %s; what does not fit is dropped and counts as overflow",
 			n.Rate, n.Normalize().Limit, packetSize, FormatDuration(n.QueueTime().Round(time.Millisecond))))
 	}
-	switch s := n.Slot; {
-	case s == Slot{}:
-	case s.Distribution != "":
-		w = append(w, fmt.Sprintf("slot holds packets until the next slot, which is %s with jitter %s (%s) after the one before", FormatDuration(s.Delay), FormatDuration(s.Jitter), s.Distribution))
-	default:
-		w = append(w, fmt.Sprintf("slot holds packets until the next slot: up to %s in addition to any delay", FormatDuration(max(s.MinDelay, s.MaxDelay))))
+	if s := n.Slot; s != (Slot{}) {
+		next := "up to " + FormatDuration(max(s.MinDelay, s.MaxDelay))
+		if s.Distribution != "" {
+			next = fmt.Sprintf("%s with jitter %s (%s)", FormatDuration(s.Delay), FormatDuration(s.Jitter), s.Distribution)
+		}
+		more := ""
+		if s.Packets != 0 || s.Bytes != 0 {
+			more = ", or a later one when it is full"
+		}
+		w = append(w, fmt.Sprintf("slot holds packets until the next slot, %s after the one before%s, in addition to any delay", next, more))
 	}
 	return w
 }
