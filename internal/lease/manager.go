@@ -74,6 +74,7 @@ type Manager struct {
 	// order has what held has, in the order in which it was applied.
 	order    []*held
 	requests map[string]request
+	settings map[string]settings // of paths, by their lanes
 	closed   bool
 }
 
@@ -111,7 +112,7 @@ const requestMemory = time.Hour
 func New(cfg Config) *Manager {
 	m := &Manager{
 		cfg: cfg, events: newBroadcaster(), prefix: newPrefix(),
-		held: map[string]*held{}, requests: map[string]request{}, lanes: lanes{all: map[string]*lane{}},
+		held: map[string]*held{}, requests: map[string]request{}, settings: map[string]settings{}, lanes: lanes{all: map[string]*lane{}},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop

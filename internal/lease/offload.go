@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"netemd/internal/fault"
 	"netemd/internal/target"
@@ -22,6 +26,32 @@ type Offloads interface {
 	Restore(ctx context.Context, id string) error
 }
 
+// settings are those of a path of our own devices, which nobody else changes, when they
+// were read last: reading takes longer than putting a fault into force does.
+type settings struct {
+	found []fault.Offload
+	at    time.Time
+}
+
+// settingsTime is how long they are believed.
+const settingsTime = 10 * time.Second
+
+// ownSettings returns what is known of the path.
+func (m *Manager) ownSettings(key string) ([]fault.Offload, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.settings, func(_ string, s settings) bool { return time.Since(s.at) > settingsTime })
+	s, ok := m.settings[key]
+	return s.found, ok
+}
+
+// forgetSettings has them read anew.
+func (m *Manager) forgetSettings() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.settings)
+}
+
 // offloadRead records the settings of h's path. That they cannot be read is worth a
 // warning, unless they are to be changed.
 func (m *Manager) offloadRead(ctx context.Context, h *held) error {
@@ -32,10 +62,20 @@ func (m *Manager) offloadRead(ctx context.Context, h *held) error {
 		}
 		return nil
 	}
+	key := strings.Join(h.lanes(), "\n")
+	if found, ok := m.ownSettings(key); ok && !off {
+		h.fault.Offloads = found
+		return nil
+	}
 	found, err := m.cfg.Offloads.Read(ctx, h.places())
 	switch {
 	case err == nil:
 		h.fault.Offloads = found
+		if !slices.ContainsFunc(h.places(), func(p target.Place) bool { return !p.Owned }) {
+			m.mu.Lock()
+			m.settings[key] = settings{found, time.Now()}
+			m.mu.Unlock()
+		}
 	case off || errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("apply: %w", err)
 	default:
@@ -49,6 +89,7 @@ func (m *Manager) offloadOff(ctx context.Context, h *held) error {
 	if h.fault.Spec.Offload != fault.OffloadOff {
 		return nil
 	}
+	defer m.forgetSettings()
 	done, err := m.cfg.Offloads.Off(ctx, h.fault.ID, h.fault.Offloads)
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
@@ -65,6 +106,7 @@ func (m *Manager) offloadRestore(ctx context.Context, h *held) error {
 	if h.fault.Spec.Offload != fault.OffloadOff {
 		return nil
 	}
+	defer m.forgetSettings()
 	ctx, cancel := undoing(ctx)
 	defer cancel()
 	return m.cfg.Offloads.Restore(ctx, h.fault.ID)

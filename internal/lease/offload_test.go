@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,6 +22,7 @@ type fakeOffloads struct {
 	mu                          sync.Mutex
 	off                         map[string]bool // by fault
 	failRead, failOff, failBack error
+	reads                       int
 }
 
 var segmentation = []string{"rx-gro", "tx-generic-segmentation", "tx-tcp-segmentation"}
@@ -27,6 +30,7 @@ var segmentation = []string{"rx-gro", "tx-generic-segmentation", "tx-tcp-segment
 func (o *fakeOffloads) Read(context.Context, []target.Place) ([]fault.Offload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.reads++
 	return []fault.Offload{{Namespace: "blue", Device: "v0", Before: segmentation}}, o.failRead
 }
 
@@ -158,4 +162,32 @@ func TestOffloadWithoutAKeeper(t *testing.T) {
 	if _, err := m.Apply(t.Context(), with(on("80"), func(s *fault.Spec) { s.Offload = fault.OffloadOff })); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v, want unsupported", err)
 	}
+}
+
+// The settings of our own devices are not read for each fault, but after a change.
+func TestOwnSettingsAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, o := newOffloadHost(t, newFakeEngine())
+		reads := func(s fault.Spec) int {
+			t.Helper()
+			before := o.reads
+			f, err := m.Apply(t.Context(), s)
+			if err == nil {
+				_, err = m.Clear(t.Context(), fault.Selector{ID: f.ID}, "")
+			}
+			if err != nil || len(f.Offloads) != 1 {
+				t.Fatalf("%+v, %v", f.Offloads, err)
+			}
+			return o.reads - before
+		}
+		pg := fault.Spec{Target: "pg", Owner: "uid 0", Packet: &qdisc.Netem{Loss: 5}}
+		off := pg
+		off.Offload = fault.OffloadOff
+		got := []int{reads(pg), reads(pg), reads(off), reads(pg), reads(pg), reads(on("80")), reads(on("80"))}
+		time.Sleep(settingsTime + 1)
+		got = append(got, reads(pg))
+		if diff := cmp.Diff([]int{1, 0, 1, 1, 0, 1, 1, 1}, got); diff != "" {
+			t.Errorf("reads (-want +got):\n%s", diff)
+		}
+	})
 }
