@@ -72,13 +72,17 @@ func (c *Conn) AddRoot(d Device, n Netem) error {
 
 // ReplaceRoot makes n the netem root of the device, whatever root it had. Packets
 // that waited in a root of another kind or handle are lost; a root of ours is
-// changed in place, as ChangeRoot does for a root without an impairment.
+// changed in place, whatever its impairment was.
 func (c *Conn) ReplaceRoot(d Device, n Netem) error {
 	return c.create("qdisc replace", d, netlink.Replace, n)
 }
 
 func (c *Conn) create(op string, d Device, flag netlink.HeaderFlags, n Netem) error {
-	options, err := n.MarshalOptions()
+	var former *Netem
+	if flag == netlink.Replace {
+		former = &anything
+	}
+	options, err := n.marshal(former)
 	if err != nil {
 		return err
 	}

@@ -188,11 +188,14 @@ func TestChangeIsWhole(t *testing.T) {
 	if err := b.AddRoot(b.device, qdisc.Netem{}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("add on a root of ours: %v", err)
 	}
-	if err := b.ReplaceRoot(b.device, qdisc.Netem{Loss: 5}); err != nil {
-		t.Error(err)
-	}
-	if s, err := b.Root(b.device); err != nil || s.Netem.Loss != 5 {
-		t.Errorf("after replace: %v, %v", s.Netem, err)
+	for _, arguments := range fixtures(t) {
+		if err := b.ReplaceRoot(b.device, parsed(t, arguments)); err != nil {
+			t.Errorf("replace by %s: %v", arguments, err)
+		}
+		if err := b.ReplaceRoot(b.device, qdisc.Netem{Loss: 5}); err != nil {
+			t.Error(err)
+		}
+		b.inForce(t, "replaced "+arguments, qdisc.Netem{Loss: 5})
 	}
 	if err := b.DeleteRoot(b.device); err != nil {
 		t.Error(err)

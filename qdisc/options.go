@@ -104,6 +104,12 @@ func (n Netem) marshal(former *Netem) ([]byte, error) {
 	return appendTable(b, attrSlotDist, slotTable), nil
 }
 
+// anything has everything that only an attribute ends: the former of a root of which
+// nothing is known.
+var anything = Netem{
+	Jitter: 1, DelayCorrelation: 1, Distribution: Normal, Reorder: 1, Corrupt: 1, ECN: true, Rate: 1, Slot: Slot{MinDelay: 1},
+}
+
 // correlated reports whether TCA_NETEM_CORR is sent. tc sends it for the
 // correlations that stand elsewhere, too.
 func (n Netem) correlated() bool {
