@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/fault"
+	"netemd/internal/match"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -84,7 +85,7 @@ func (e *Engine) setDetour(c *conn, d *device, p target.Place, n qdisc.Netem) er
 }
 
 // survey looks at a place before anything is changed: at its device, at what stands
-// at the hooks, and at the header of its packets.
+// at the hooks, at the header of its packets, and whether its match can be had.
 func (c *conn) survey(p target.Place) (link, entrance, int, error) {
 	l, err := c.subject(p)
 	if err != nil {
@@ -96,6 +97,9 @@ func (c *conn) survey(p target.Place) (link, entrance, int, error) {
 	header, err := l.header()
 	if err != nil {
 		return link{}, entrance{}, 0, err
+	}
+	if _, err := match.Classifier(p.Match, header); err != nil {
+		return link{}, entrance{}, 0, fmt.Errorf("netem: %s: %w", p, err)
 	}
 	door, err := c.entrance(l)
 	if err == nil {

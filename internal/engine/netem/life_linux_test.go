@@ -2,8 +2,10 @@ package netem
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,6 +278,38 @@ func TestDetourOnLoopback(t *testing.T) {
 	}
 }
 
+// Where ifb is a module, loading it leaves the agent's namespace without the devices
+// that it makes by default; so does a place that is refused.
+func TestNothingStray(t *testing.T) {
+	stray := func() bool {
+		_, err := os.Stat("/sys/class/net/ifb0")
+		return err == nil
+	}
+	if stray() && !strayBefore {
+		t.Error("a test made ifb0 in this namespace")
+	}
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	before := b.tree(t)
+	p := b.foreign(target.Egress, target.Flow{Protocol: unix.IPPROTO_ICMP, DestinationPorts: target.Port(80)})
+	if err := e.Set(t.Context(), p, qdisc.Netem{Delay: ms}, time.Time{}); err == nil {
+		t.Error("ports of ICMP were taken")
+	}
+	if after := b.tree(t); after != before {
+		t.Errorf("(-before +after):\n%s", cmp.Diff(before, after))
+	}
+	e.must(t, b.foreign(target.Egress), qdisc.Netem{Delay: ms})
+	if stray() && !strayBefore {
+		t.Error("a fault made ifb0 in this namespace")
+	}
+}
+
+// strayBefore is whether ifb0 was there before any test.
+var strayBefore = func() bool {
+	_, err := os.Stat("/sys/class/net/ifb0")
+	return err == nil
+}()
+
 // To make a clsact, and to take it away, the kernel stops the device for a moment:
 // what it has to send then is lost. How much is a matter of that moment.
 func TestMakingClsact(t *testing.T) {
@@ -303,5 +337,30 @@ func TestMakingClsact(t *testing.T) {
 	t.Logf("%d of %d packets, 1 ms apart, were lost to 5 clsacts made and removed", lost, s.sent-from)
 	if lost > most/2 {
 		t.Errorf("%d packets were lost", lost)
+	}
+}
+
+// Filters behind ours see what is not selected, and of what is nothing.
+func TestFiltersBehind(t *testing.T) {
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	a, z := streamTo(80), streamTo(81)
+	tr := b.flows(t, a, z)
+	tr.known(t)
+	b.tc(t, "qdisc add dev v0 clsact")
+	for i, port := range []string{"80", "81"} {
+		b.tc(t, fmt.Sprintf("filter add dev v0 egress pref %d protocol ip u32 match ip dport %s 0xffff action mirred egress mirror dev lo", 8+i, port))
+	}
+	e.must(t, b.foreign(target.Egress, toPort(80)), qdisc.Netem{Delay: ms})
+	spans := tr.rounds(t, 10)
+	for _, s := range tr.streams {
+		if got := tr.await(s, spans[s]); got != 10 {
+			t.Errorf("port %s: %d of 10 came", s.name, got)
+		}
+	}
+	for pref, want := range map[string]string{"8": " 0 pkt", "9": " 10 pkt"} {
+		if text, err := tcOf(b.near, words("-s filter show dev v0 egress pref "+pref)...); err != nil || !strings.Contains(text, want) {
+			t.Errorf("want%s, %v:\n%s", want, err, text)
+		}
 	}
 }
