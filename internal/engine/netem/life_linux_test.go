@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/target"
+	"netemd/internal/testenv"
 	"netemd/namespaces"
 	"netemd/qdisc"
 )
@@ -261,12 +263,15 @@ func TestDetourOnLoopback(t *testing.T) {
 	to, from := b.foreign(target.Egress, toPort(80)), b.foreign(target.Egress, target.Flow{Protocol: unix.IPPROTO_UDP, SourcePorts: target.Port(80)})
 	to.Device, to.Index, from.Device, from.Index = "lo", 1, "lo", 1
 	tr := b.loopback(t)
-	e.must(t, to, qdisc.Netem{Delay: 30 * ms})
-	there, back := tr(10), 0
-	e.must(t, from, qdisc.Netem{Delay: 30 * ms})
-	back = tr(10)
-	if there != 10 || back != 10 {
-		t.Errorf("%d and %d of 10 answers came", there, back)
+	for n, p := range []target.Place{to, from} {
+		e.must(t, p, qdisc.Netem{Delay: 30 * ms})
+		start := time.Now()
+		if came := tr(10); came != 10 {
+			t.Errorf("%d of 10 answers came", came)
+		}
+		if least := time.Duration(n+1) * 30 * ms; os.Getenv("NETEMD_TEST_NETEM") != "" && time.Since(start) < least {
+			t.Errorf("with %d directions delayed: %v, want %v or more", n+1, time.Since(start), least)
+		}
 	}
 	for p, want := range map[string]struct {
 		target.Place
@@ -337,6 +342,37 @@ func TestMakingClsact(t *testing.T) {
 	t.Logf("%d of %d packets, 1 ms apart, were lost to 5 clsacts made and removed", lost, s.sent-from)
 	if lost > most/2 {
 		t.Errorf("%d packets were lost", lost)
+	}
+}
+
+// A loss hits its share of its flow, and the counters agree with what came.
+func TestDetourLoss(t *testing.T) {
+	testenv.Netem(t)
+	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
+		b := newBench(t)
+		e := detourEngine(t, b.near)
+		s := streamTo(80)
+		s.back = hook == target.Ingress
+		tr := b.flows(t, s)
+		tr.known(t)
+		p := b.foreign(hook, toPort(80))
+		if s.back {
+			p.Match = p.Match.Reverse()
+		}
+		e.must(t, p, qdisc.Netem{Loss: 20, Duplicate: 5})
+		const count = 2000
+		r := tr.rounds(t, count)[s]
+		got := tr.await(s, r)
+		// Netem draws for the duplicate first, and loses one of two as if it were the one:
+		// a packet with a duplicate is never lost. 5 standard deviations of a binomial count.
+		share := .2 * .95
+		if lost, bound := float64(count-got), 5*math.Sqrt(count*share*(1-share)); math.Abs(lost-count*share) > bound {
+			t.Errorf("%s: %v of %d lost, want %.0f +-%.0f", hook, lost, count, count*share, bound)
+		}
+		st, err := e.Read(t.Context(), p)
+		if err != nil || st.Counters.Seen != count || st.Queued != 0 || st.Counters.Overflow != 0 {
+			t.Errorf("%s: %+v, %v", hook, st, err)
+		}
 	}
 }
 
