@@ -176,8 +176,8 @@ func (j *judge) verdict() (Verdict, string) {
 	}
 	switch {
 	case len(failed) > 0 && opened > 0:
-		return Inconclusive, fmt.Sprintf("%d packets passed unimpaired because the engine was kept waiting (this machine is too busy); %s",
-			opened, strings.Join(failed, "; "))
+		return Inconclusive, fmt.Sprintf("%d packets passed unimpaired because the %s engine was kept waiting (this machine is too busy); %s",
+			opened, j.engine, strings.Join(failed, "; "))
 	case len(failed) > 0:
 		return Fail, strings.Join(failed, "; ")
 	case len(open) > 0:

@@ -153,7 +153,7 @@ func TestJudgeOpen(t *testing.T) {
 			for i := range 500 {
 				s.arrivals = append(s.arrivals, arrival{number: i, at: s.sent[i]})
 			}
-		}, Inconclusive, "500 packets passed unimpaired because the engine was kept waiting"},
+		}, Inconclusive, "500 packets passed unimpaired because the netem engine was kept waiting"},
 		"slow machine": {qdisc.Netem{Delay: 50 * msec}, 2000, func(s *sighting) {
 			for i := range s.arrivals {
 				s.arrivals[i].at += 12 * msec
