@@ -21,7 +21,7 @@ func TestNetem(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, tt := range []struct {
+	cases := []struct {
 		name    string
 		n       qdisc.Netem
 		packets int
@@ -42,7 +42,15 @@ func TestNetem(t *testing.T) {
 		{"rate", qdisc.Netem{Rate: 250_000}, 2000, Pass, ""},
 		{"overflow", qdisc.Netem{Delay: 100 * msec, Limit: 20}, 2000, Fail, "overflow: a full queue dropped"},
 		{"overflow and loss", qdisc.Netem{Delay: 100 * msec, Limit: 20, Loss: 5}, 2000, Fail, "overflow: "},
-	} {
+	}
+	for _, p := range []qdisc.Percent{.1, 1, 5, 50} {
+		if scale(1) > 1 {
+			cases = append(cases, cases[0])
+			c := &cases[len(cases)-1]
+			c.name, c.n.Loss = "loss "+p.String(), p
+		}
+	}
+	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			r := verifyOn(t, e, b.to, b.toServer(), tt.n, Options{Packets: scale(tt.packets), Rate: 3000}, tt.want)
 			if !strings.Contains(r.Reason, tt.reason) {
