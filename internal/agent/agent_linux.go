@@ -120,7 +120,7 @@ func (a *Agent) start(ctx context.Context) error {
 		return err
 	}
 	a.offloads = newOffloads(a.cfg)
-	g, err := newGuard(os.Getenv("SSH_CONNECTION"), a.cfg.Connections)
+	g, err := newGuard(sessionOf(os.Getpid()), a.cfg.Connections)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,9 @@ func (s faultsServer) Apply(ctx context.Context, r *netemv1.ApplyRequest) (*nete
 		return nil, err
 	}
 	spec.Owner, spec.RequestID, spec.SSHConnection = owner(ctx), r.GetRequestId(), r.GetSshConnection()
+	if peer, ok := peerOf(ctx); ok && spec.SSHConnection == "" {
+		spec.SSHConnection = sessionOf(int(peer.pid)) // what sudo took away
+	}
 	return answer(s.a.leases.Apply(ctx, spec))
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"netemd/internal/fault"
 	"netemd/internal/lab"
+	"netemd/internal/lease"
 	"netemd/internal/offload"
 	"netemd/internal/prober"
 	"netemd/internal/target"
@@ -60,27 +62,39 @@ func (a *Agent) measure(ctx context.Context, r probe.Request, report func(done, 
 	return prober.Measure(ctx, prober.Config{
 		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace,
 		Order:       prober.Order{Request: r, Address: address, User: login.User, Password: login.Password, Database: login.Database},
-		PathDelayed: a.pathDelayed(ctx, r),
+		PathDelayed: a.pathDelayed(ctx, r, t),
 		Report:      report,
 	})
 }
 
-// pathDelayed reports whether a fault delays everything on the way to a target.
-func (a *Agent) pathDelayed(ctx context.Context, r probe.Request) bool {
+// pathDelayed reports whether a fault delays everything on the way to a target: its
+// own, or one on its packets at a device of its lab.
+func (a *Agent) pathDelayed(ctx context.Context, r probe.Request, t target.Target) bool {
 	for _, f := range a.leases.List(ctx) {
-		if f.Spec.Target != r.Target {
-			continue
-		}
-		if f.Spec.Packet != nil && r.Layer != probe.LayerProxy && f.Spec.Packet.Delay > 0 {
+		if f.Spec.Packet != nil && r.Layer != probe.LayerProxy && f.Spec.Packet.Delay > 0 && (f.Spec.Target == r.Target || a.onTheWay(ctx, f, t)) {
 			return true
 		}
 		for _, x := range f.Spec.Toxics {
-			if r.Layer == probe.LayerProxy && (x.Kind == fault.Latency || x.Kind == fault.Bandwidth || x.Kind == fault.Slicer) {
+			if f.Spec.Target == r.Target && r.Layer == probe.LayerProxy && (x.Kind == fault.Latency || x.Kind == fault.Bandwidth || x.Kind == fault.Slicer) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// onTheWay reports whether a fault on a device meets the packets of t.
+func (a *Agent) onTheWay(ctx context.Context, f fault.Fault, t target.Target) bool {
+	if f.Spec.Selector == nil || !slices.Contains([]string{t.ClientNamespace, t.ServerNamespace, t.To.Namespace}, f.Spec.Selector.Namespace) {
+		return false
+	}
+	held, err := a.leases.Held(ctx, f.ID)
+	if err != nil {
+		return false // it has ended
+	}
+	return slices.ContainsFunc(held.Places, func(h lease.Held) bool {
+		return h.Place.Match.Overlaps(t.To.Match) || h.Place.Match.Overlaps(t.From.Match)
+	})
 }
 
 // cleanupTime bounds what Cleanup may take.

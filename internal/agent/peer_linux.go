@@ -21,6 +21,8 @@ type peerCredentials struct{}
 type peerInfo struct {
 	credentials.CommonAuthInfo
 	uid uint32
+	// pid is 0 where the peer is in a pid namespace that is not below the agent's.
+	pid int32
 	// owner says who that is: "uid 0 (root)".
 	owner string
 }
@@ -49,7 +51,7 @@ func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.Aut
 	}
 	return conn, peerInfo{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		uid:            cred.Uid, owner: named(cred.Uid),
+		uid:            cred.Uid, pid: cred.Pid, owner: named(cred.Uid),
 	}, nil
 }
 

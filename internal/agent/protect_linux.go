@@ -46,7 +46,7 @@ type guard struct {
 	// cookie is that of the agent's own network namespace: what happens in others, such
 	// as a lab's, cuts nobody off.
 	cookie uint64
-	// ssh is SSH_CONNECTION of the agent's environment.
+	// ssh is SSH_CONNECTION of the session that started the agent.
 	ssh string
 	// controls are the connections by which the agent is controlled; nil for none.
 	controls func() []Connection
