@@ -197,6 +197,13 @@ func (tr *traffic) count(s *stream, r span) int {
 	return n
 }
 
+// took is how long a packet of s took; 0 for one that has not come.
+func (tr *traffic) took(s *stream, number uint32) time.Duration {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.came[s.id][number]
+}
+
 // await waits until all in a range of s have come, or no more come, and returns how
 // many did.
 func (tr *traffic) await(s *stream, r span) int {
@@ -329,10 +336,6 @@ func (tr *traffic) through(t *testing.T, e *Engine, p target.Place, chosen func(
 	}
 	whole := []map[*stream]span{tr.beside(t, n, set(qdisc.Netem{})), tr.beside(t, n, set(qdisc.Netem{Delay: 20 * ms}))}
 	delayed := tr.rounds(t, 2)
-	before := map[*stream]uint32{}
-	for s, r := range delayed {
-		before[s] = r.to
-	}
 	tr.beside(t, n, set(qdisc.Netem{Loss: 100}))
 	lost := tr.rounds(t, n)
 	tr.beside(t, n, set(qdisc.Netem{}))
@@ -354,13 +357,11 @@ func (tr *traffic) through(t *testing.T, e *Engine, p target.Place, chosen func(
 		if got := tr.count(s, lost[s]); got != 0 {
 			t.Errorf("%s: %d of %d came in spite of the loss", s.name, got, n)
 		}
-		tr.mu.Lock()
 		for i := delayed[s].from; i < delayed[s].to; i++ {
-			if took := tr.came[s.id][i]; took < 20*ms {
+			if took := tr.took(s, i); took < 20*ms {
 				t.Errorf("%s: took %v in spite of the delay", s.name, took)
 			}
 		}
-		tr.mu.Unlock()
 	}
 }
 

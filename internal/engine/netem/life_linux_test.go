@@ -124,7 +124,7 @@ func TestTwoDetours(t *testing.T) {
 	}
 	if os.Getenv("NETEMD_TEST_NETEM") != "" {
 		for n := spans[a].from; n < spans[a].to; n++ {
-			if took := tr.came[a.id][n]; took == 0 {
+			if took := tr.took(a, n); took == 0 {
 				t.Errorf("packet %d of the cleared flow is lost", n)
 			}
 		}
@@ -372,6 +372,37 @@ func TestDetourLoss(t *testing.T) {
 		st, err := e.Read(t.Context(), p)
 		if err != nil || st.Counters.Seen != count || st.Queued != 0 || st.Counters.Overflow != 0 {
 			t.Errorf("%s: %+v, %v", hook, st, err)
+		}
+	}
+}
+
+// What waits when a fault is cleared keeps its time, and comes.
+func TestDetourDrains(t *testing.T) {
+	testenv.Netem(t)
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	tr := b.flows(t, streamTo(80))
+	tr.known(t)
+	s, p := tr.streams[0], b.foreign(target.Egress, toPort(80))
+	const delay, count = 500 * ms, 50
+	e.must(t, p, qdisc.Netem{Delay: delay})
+	r := tr.rounds(t, count)[s]
+	if st, err := e.Read(t.Context(), p); err != nil || st.Queued == 0 || st.Queued > count {
+		t.Errorf("%d of %d wait, %v", st.Queued, count, err)
+	}
+	if err := e.Clear(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	after := tr.rounds(t, 10)[s]
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, later := tr.await(s, r), tr.await(s, after); got != count || later != 10 {
+		t.Errorf("%d of %d came, and %d of 10 after them", got, count, later)
+	}
+	for n := r.from; n < r.to; n++ {
+		if took := tr.took(s, n); took < delay {
+			t.Errorf("packet %d took %v", n, took)
 		}
 	}
 }

@@ -64,8 +64,19 @@ func (c *rtnl) execute(op, device string, typ netlink.HeaderType, flags netlink.
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		e.Err = errno
 	}
+	if flags&netlink.Create != 0 && errors.Is(e.Err, syscall.ENOENT) {
+		e.Err = unknownKind{}
+	}
 	return nil, e
 }
+
+// unknownKind is ENOENT on adding something: the kernel has no module of that kind. It
+// is no fs.ErrNotExist, which would say that the device is gone.
+type unknownKind struct{}
+
+func (unknownKind) Error() string { return syscall.ENOENT.Error() }
+
+func (unknownKind) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // absent makes success of an error that says that the thing is not there.
 func absent(err error) error {
