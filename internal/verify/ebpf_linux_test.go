@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +17,18 @@ import (
 // inVM says that every wake-up may be late.
 var inVM = os.Getenv("NETEMD_TEST_VM") != ""
 
-// scale is n packets, or ten times as many in a long run.
-func scale(n int) int {
-	if os.Getenv("NETEMD_TEST_LONG") != "" || inVM && !testing.Short() {
-		return 10 * n
+// long says that the run takes its time.
+var long = sync.OnceValue(func() bool { return os.Getenv("NETEMD_TEST_LONG") != "" || inVM && !testing.Short() })
+
+// scale is n packets; in a long run ten times as many, and for a loss alone 100,000.
+func scale(name string, n int) int {
+	switch {
+	case !long():
+		return n
+	case strings.HasPrefix(name, "loss"):
+		return 100_000
 	}
-	return n
+	return 10 * n
 }
 
 // engine is what both engines are.
@@ -128,7 +135,7 @@ func TestEBPF(t *testing.T) {
 		"too few":   {qdisc.Netem{Loss: .1}, 1000, Inconclusive},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verifyOn(t, e, b.to, b.toServer(), tt.n, Options{Packets: scale(tt.packets), Rate: 4000}, tt.want)
+			verifyOn(t, e, b.to, b.toServer(), tt.n, Options{Packets: scale(name, tt.packets), Rate: 4000}, tt.want)
 		})
 	}
 }

@@ -44,7 +44,7 @@ func TestNetem(t *testing.T) {
 		{"overflow and loss", qdisc.Netem{Delay: 100 * msec, Limit: 20, Loss: 5}, 2000, Fail, "overflow: "},
 	}
 	for _, p := range []qdisc.Percent{.1, 1, 5, 50} {
-		if scale(1) > 1 {
+		if long() {
 			cases = append(cases, cases[0])
 			c := &cases[len(cases)-1]
 			c.name, c.n.Loss = "loss "+p.String(), p
@@ -52,7 +52,7 @@ func TestNetem(t *testing.T) {
 	}
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
-			r := verifyOn(t, e, b.to, b.toServer(), tt.n, Options{Packets: scale(tt.packets), Rate: 3000}, tt.want)
+			r := verifyOn(t, e, b.to, b.toServer(), tt.n, Options{Packets: scale(tt.name, tt.packets), Rate: 3000}, tt.want)
 			if !strings.Contains(r.Reason, tt.reason) {
 				t.Errorf("%s, want %s", r.Reason, tt.reason)
 			}
