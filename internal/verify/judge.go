@@ -183,6 +183,9 @@ func (j *judge) verdict() (Verdict, string) {
 	case len(open) > 0:
 		return Inconclusive, strings.Join(open, "; ")
 	}
+	if judged == 1 {
+		return Pass, fmt.Sprintf("1 check holds at %s %%", number(100*(1-placeError)))
+	}
 	return Pass, fmt.Sprintf("%d checks hold, together at %s %%", judged, number(100*(1-placeError)))
 }
 
