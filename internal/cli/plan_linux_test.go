@@ -167,13 +167,6 @@ func (l *link) typePlan(t *testing.T, line string) {
 	if err := json.Unmarshal([]byte(w.stdout.String()), &doc); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range doc.Data.Operations {
-		for _, command := range append(o.Before, o.TC) {
-			words := strings.Fields(command)
-			t.Logf("in %s: %s", o.Netns, command)
-			l.run(t.Context(), t, words[0], append([]string{"-n", o.Netns}, words[1:]...)...)
-		}
-	}
 	t.Cleanup(func() {
 		for _, o := range doc.Data.Operations {
 			clean := context.WithoutCancel(t.Context())
@@ -189,6 +182,13 @@ func (l *link) typePlan(t *testing.T, line string) {
 			}
 		}
 	})
+	for _, o := range doc.Data.Operations {
+		for _, command := range append(o.Before, o.TC) {
+			words := strings.Fields(command)
+			t.Logf("in %s: %s", o.Netns, command)
+			l.run(t.Context(), t, words[0], append([]string{"-n", o.Netns}, words[1:]...)...)
+		}
+	}
 }
 
 func (l *link) ip(t *testing.T, namespace string, args ...string) {

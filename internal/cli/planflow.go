@@ -49,7 +49,7 @@ func redirect(p target.Place, n int, netem operation, options string) (ops []ope
 		if !slices.Contains(groups, group) {
 			groups = append(groups, group)
 		}
-		step("tc filter add dev %s %s protocol %s pref %d flower %saction %s", p.Device, p.Hook, f.protocol, 10*n+len(groups), f.keys, action)
+		step("tc filter add dev %s %s protocol %s pref %d flower %saction %s", p.Device, p.Hook, f.protocol, 10*n+slices.Index(groups, group)+1, f.keys, action)
 	}
 	for _, f := range skip {
 		add(f, "pass")
