@@ -220,7 +220,7 @@ func TestRate(t *testing.T) {
 			late = append(late, arrival{sent: due, at: a.at})
 		}
 		t.Logf("%+v: late from %s, first decile %s", n, least(late), quick(late))
-		if least(late) < 0 || quick(late) > slower(2*ms) {
+		if least(late) < 0 || quick(late) > slower(10*ms) {
 			t.Errorf("%+v: late from %s, first decile %s", n, least(late), quick(late))
 		}
 	}
@@ -242,7 +242,7 @@ func TestRate(t *testing.T) {
 		f.send(50, size, 0)
 		return f.drain(400 * ms)
 	})
-	if c.Overflow < 30 || c.Overflow > 45 || c.Lost != 0 {
+	if c.Overflow == 0 || c.Overflow > 45 || c.Lost != 0 {
 		t.Errorf("limit 5: %+v", c)
 	}
 }
