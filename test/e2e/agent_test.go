@@ -16,19 +16,49 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"netemd/internal/testenv"
+	"netemd/namespaces"
 )
 
 // agent is a running netemd with a state folder of its own.
 type agent struct {
 	t        *testing.T
+	home     home
 	stateDir string
 	socket   string
 	cmd      *exec.Cmd
 	log      *bytes.Buffer
 }
 
+// home is where an agent runs. The zero value is where the tests do.
+type home struct {
+	// namespace is a named network namespace.
+	namespace string
+	// hosts is a file to be /etc/hosts to the agent.
+	hosts string
+	// env is added to the environment.
+	env []string
+}
+
+// command is netemd's command line there.
+func (h home) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(bin, "netemd"), args...)
+	if h.hosts != "" {
+		// What others mount, such as namespaces, still arrives in this mount namespace.
+		cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "slave", "sh", "-c",
+			`mount --bind "$0" /etc/hosts && exec "$@"`, h.hosts, cmd.Path}, args...)...)
+	}
+	cmd.Env = append(cmd.Environ(), h.env...)
+	return cmd
+}
+
 // start runs netemd until the test ends, and then checks that it leaves nothing.
 func start(t *testing.T) *agent {
+	t.Helper()
+	return startAt(t, home{})
+}
+
+// startAt is start with a home.
+func startAt(t *testing.T, h home) *agent {
 	t.Helper()
 	testenv.Root(t)
 	dir, err := os.MkdirTemp("", "netemd-e2e-state-")
@@ -39,7 +69,7 @@ func start(t *testing.T) *agent {
 		t.Fatal(err)
 	}
 	before := hostState(t)
-	a := &agent{t: t, stateDir: filepath.Join(dir, "s")}
+	a := &agent{t: t, home: h, stateDir: filepath.Join(dir, "s")}
 	a.socket = filepath.Join(a.stateDir, "netemd.sock")
 	t.Cleanup(func() {
 		a.stop()
@@ -59,9 +89,9 @@ func start(t *testing.T) *agent {
 func (a *agent) run() {
 	a.t.Helper()
 	a.log = &bytes.Buffer{}
-	a.cmd = exec.Command(filepath.Join(bin, "netemd"), "--state-dir", a.stateDir, "--log-level", "debug")
+	a.cmd = a.home.command("--state-dir", a.stateDir, "--log-level", "debug")
 	a.cmd.Stderr = a.log
-	if err := a.cmd.Start(); err != nil {
+	if err := namespaces.Start(a.home.namespace, a.cmd); err != nil {
 		a.t.Fatal(err)
 	}
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -73,15 +74,14 @@ func lay(t *testing.T) *cable {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Until a packet of each family has passed, the kernel drops some: it tells of the
-	// carrier and makes addresses reachable in workers of its own.
+	// The kernel tells of the carrier, and makes addresses reachable, in workers of its
+	// own; until then it drops packets.
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		got := c.pass(1, to(thereFour, 9), to(thereSix, 9), from(thereFour, 9), from(thereSix, 9))
-		if slices.Equal(got, []int{1, 1, 1, 1}) {
+		if strings.Count(c.tree(), "state UP") == 2 && slices.Equal(c.pass(1, to(thereFour, 9), to(thereSix, 9)), []int{1, 1}) {
 			return c
 		}
 		if time.Now().After(until) {
-			t.Fatalf("the cable carries no packets: %v", got)
+			t.Fatalf("the cable carries no packets:\n%s", c.tree())
 		}
 	}
 }
@@ -102,10 +102,18 @@ func from(peer netip.Addr, port uint16) flow { return flow{netip.AddrPortFrom(pe
 func (c *cable) pass(n int, flows ...flow) []int {
 	c.t.Helper()
 	counts := make([]int, len(flows))
-	for i, numbers := range c.numbers(n, flows...) {
-		counts[i] = len(numbers)
+	for i, a := range c.send(n, flows...) {
+		counts[i] = len(a.numbers)
 	}
 	return counts
+}
+
+// arrivals are what arrived of one flow.
+type arrivals struct {
+	// numbers are those of the packets, each once, sorted.
+	numbers []uint32
+	// fastest is the shortest time that one of them took.
+	fastest time.Duration
 }
 
 // gap is the time between two rounds of packets, and quiet how long nothing has to
@@ -115,13 +123,14 @@ const (
 	quiet = 250 * time.Millisecond
 )
 
-// numbers is pass that returns the numbers which arrived, sorted.
-func (c *cable) numbers(n int, flows ...flow) [][]uint32 {
+// send is pass that tells more.
+func (c *cable) send(n int, flows ...flow) []arrivals {
 	c.t.Helper()
 	var (
 		wg      sync.WaitGroup
 		last    atomic.Int64
-		arrived = make([]map[uint32]bool, len(flows))
+		seen    = make([]map[uint32]bool, len(flows))
+		arrived = make([]arrivals, len(flows))
 		senders = make([]*net.UDPConn, len(flows))
 	)
 	last.Store(time.Now().UnixNano())
@@ -139,7 +148,7 @@ func (c *cable) numbers(n int, flows ...flow) [][]uint32 {
 		if senders[i] = a; f.back {
 			senders[i], receiver = b, a
 		}
-		arrived[i] = map[uint32]bool{}
+		seen[i], arrived[i].fastest = map[uint32]bool{}, time.Hour
 		stop := context.AfterFunc(ctx, func() { _ = receiver.SetReadDeadline(time.Now()) })
 		wg.Go(func() {
 			defer a.Close()
@@ -154,8 +163,10 @@ func (c *cable) numbers(n int, flows ...flow) [][]uint32 {
 				if err != nil || size != 16 {
 					continue // refused by a port that was closed a moment ago
 				}
-				last.Store(time.Now().UnixNano())
-				arrived[i][binary.BigEndian.Uint32(buf)] = true
+				now := time.Now().UnixNano()
+				last.Store(now)
+				seen[i][binary.BigEndian.Uint32(buf)] = true
+				arrived[i].fastest = min(arrived[i].fastest, time.Duration(now-int64(binary.BigEndian.Uint64(buf[8:]))))
 			}
 		})
 	}
@@ -164,6 +175,7 @@ func (c *cable) numbers(n int, flows ...flow) [][]uint32 {
 	for k := range n {
 		binary.BigEndian.PutUint32(packet, uint32(k))
 		for _, s := range senders {
+			binary.BigEndian.PutUint64(packet[8:], uint64(time.Now().UnixNano()))
 			_, _ = s.Write(packet) // a drop at the device's own queue is told here; it is a lost packet
 		}
 		next = next.Add(gap)
@@ -175,11 +187,10 @@ func (c *cable) numbers(n int, flows ...flow) [][]uint32 {
 	}
 	cancel()
 	wg.Wait()
-	found := make([][]uint32, len(flows))
 	for i := range flows {
-		found[i] = slices.Sorted(maps.Keys(arrived[i]))
+		arrived[i].numbers = slices.Sorted(maps.Keys(seen[i]))
 	}
-	return found
+	return arrived
 }
 
 // open makes a UDP socket between two addresses. An earlier call's may still be
@@ -226,16 +237,12 @@ func (c *cable) tree() string {
 	c.t.Helper()
 	var all strings.Builder
 	for _, end := range []struct{ namespace, device string }{{c.here, "v0"}, {c.there, "v1"}} {
-		for _, args := range [][]string{
-			{"ip", "-d", "link", "show"},
-			{"tc", "-d", "qdisc", "show"},
-			{"tc", "-d", "class", "show", "dev", end.device},
-			{"tc", "-d", "filter", "show", "dev", end.device},
-			{"tc", "-d", "filter", "show", "dev", end.device, "ingress"},
-			{"tc", "-d", "filter", "show", "dev", end.device, "egress"},
-		} {
-			r := in(c.t, end.namespace, args...)
-			fmt.Fprintf(&all, "%s: %d\n%s", strings.Join(args, " "), r.code, r.stdout)
+		ask := exec.Command("tc", "-n", end.namespace, "-d", "-batch", "-")
+		ask.Stdin = strings.NewReader(strings.ReplaceAll("qdisc show\nclass show dev DEV\nfilter show dev DEV\n"+
+			"filter show dev DEV ingress\nfilter show dev DEV egress\n", "DEV", end.device))
+		for _, cmd := range []*exec.Cmd{exec.Command("ip", "-n", end.namespace, "-d", "link", "show"), ask} {
+			r := run(c.t, cmd)
+			fmt.Fprintf(&all, "%s: %d\n%s", cmd, r.code, r.stdout)
 		}
 	}
 	return all.String()
