@@ -62,7 +62,8 @@ func TestDevices(t *testing.T) {
 	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+thereFour.String()+" db.example\n"+thereSix.String()+" db.example\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	a, c := startAt(t, home{hosts: hosts}), lay(t)
+	c := lay(t) // first, so that there is a mount for namespaces, and the agent gets its own of it
+	a := startAt(t, home{hosts: hosts})
 	before := c.tree()
 	for _, part := range []struct {
 		name string
