@@ -49,9 +49,7 @@ func (s Selector) Match(ctx context.Context, lookup Lookup) (Match, error) {
 	}
 	m.Exclude = compact(m.Exclude)
 	if n := len(m.Include) + len(m.Exclude); n > MaxFlows {
-		return Match{}, &qdisc.FieldError{
-			Field: "dst", Want: fmt.Sprintf("at most %d flows, not %d: each address, of both ends and of each host name, counts once for each port, and each excluded port twice", MaxFlows, n),
-		}
+		return Match{}, tooMany(n)
 	}
 	return m, nil
 }
@@ -79,30 +77,43 @@ func find(ctx context.Context, lookup Lookup, name string) ([]netip.Prefix, erro
 	return slices.Compact(found), nil
 }
 
-// include is the product of both ends.
+// include is the product of both ends. No more of it is made than a match may have: of
+// four full lists it would fill the memory.
 func (s Selector) include(known map[string][]netip.Prefix) ([]Flow, error) {
 	var flows []Flow
-	for _, peer := range prefixes(s.Peers, known) {
-		for _, local := range prefixes(s.Locals, known) {
+	n := 0
+	peerPorts, localPorts := compact(orAny(s.PeerPorts)), compact(orAny(s.LocalPorts))
+	for _, peer := range compact(prefixes(s.Peers, known)) {
+		for _, local := range compact(prefixes(s.Locals, known)) {
 			f, ok := family(peer, local)
 			if !ok || f == 4 && s.Protocol == icmpv6 || f == 6 && s.Protocol == icmp {
 				continue
 			}
-			for _, peerPorts := range orAny(s.PeerPorts) {
-				for _, localPorts := range orAny(s.LocalPorts) {
-					flows = append(flows, Flow{
-						Protocol: s.Protocol, Source: local, Destination: peer, SourcePorts: localPorts, DestinationPorts: peerPorts,
-					})
+			if n += len(peerPorts) * len(localPorts); n > MaxFlows {
+				continue
+			}
+			for _, pp := range peerPorts {
+				for _, lp := range localPorts {
+					flows = append(flows, Flow{Protocol: s.Protocol, Source: local, Destination: peer, SourcePorts: lp, DestinationPorts: pp})
 				}
 			}
 		}
 	}
-	if len(flows) == 0 {
+	switch {
+	case n > MaxFlows:
+		return nil, tooMany(n)
+	case n == 0:
 		return nil, &qdisc.FieldError{
 			Field: "dst", Value: fmt.Sprint(s.Peers), Want: "addresses of the same family as the local ones and the protocol; nothing is selected",
 		}
 	}
-	return compact(flows), nil
+	return flows, nil
+}
+
+func tooMany(n int) error {
+	return &qdisc.FieldError{
+		Field: "dst", Want: fmt.Sprintf("at most %d flows, not %d: each address, of both ends and of each host name, counts once for each port, and each excluded port twice", MaxFlows, n),
+	}
 }
 
 // prefixes are what the ends of one side stand for; one that is not valid, any, when
@@ -126,12 +137,14 @@ func orAny[T any](list []T) []T {
 	return list
 }
 
-// compact drops flows that are there twice.
-func compact(flows []Flow) []Flow {
-	var once []Flow
-	for _, f := range flows {
-		if !slices.Contains(once, f) {
-			once = append(once, f)
+// compact drops what is there twice.
+func compact[T comparable](list []T) []T {
+	var once []T
+	seen := map[T]bool{}
+	for _, v := range list {
+		if !seen[v] {
+			seen[v] = true
+			once = append(once, v)
 		}
 	}
 	return once

@@ -183,6 +183,12 @@ func TestMatchIsRefused(t *testing.T) {
 		many.Peers = append(many.Peers, fmt.Sprintf("10.0.0.%d", i+1))
 		many.PeerPorts = append(many.PeerPorts, Port(uint16(i+1)))
 	}
+	// What four full lists would make is refused before it is made.
+	full := Selector{Device: "v0"}
+	for i := range maxEntries {
+		full.Peers, full.Locals = append(full.Peers, fmt.Sprintf("10.0.0.%d", i+1)), append(full.Locals, fmt.Sprintf("10.0.1.%d", i+1))
+		full.PeerPorts, full.LocalPorts = append(full.PeerPorts, Port(uint16(i+1))), append(full.LocalPorts, Port(uint16(i+1)))
+	}
 	for _, c := range []struct {
 		selector Selector
 		lookup   Lookup
@@ -194,6 +200,7 @@ func TestMatchIsRefused(t *testing.T) {
 		{Selector{Device: "v0", Peers: []string{"six"}, Locals: []string{"10.0.0.1"}}, dns, "nothing is selected"},
 		{Selector{Device: "v0", Peers: []string{"10.0.0.1"}, Protocol: 58}, dns, "nothing is selected"},
 		{many, dns, "at most 64 flows, not 81"},
+		{full, dns, "at most 64 flows, not 16777216"},
 	} {
 		m, err := c.selector.Match(t.Context(), c.lookup)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
