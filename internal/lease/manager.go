@@ -169,8 +169,7 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 		return fault.Fault{}, err
 	}
 	if err := m.begin(ctx, h); err != nil {
-		m.drop(h)
-		return fault.Fault{}, errors.Join(err, m.restore(ctx, h), m.offloadRestore(ctx, h))
+		return fault.Fault{}, errors.Join(err, m.takeBack(ctx, h))
 	}
 	m.rebase(ctx, h)
 	m.notePlaces(h)
@@ -237,6 +236,27 @@ func (m *Manager) begin(ctx context.Context, h *held) error {
 		return err
 	}
 	return m.enforce(ctx, h)
+}
+
+// takeBack undoes a begin that failed half-way. What cannot be undone is not forgotten:
+// the fault is listed as one whose time is over, which is tried to be cleared again.
+func (m *Manager) takeBack(ctx context.Context, h *held) error {
+	m.mu.Lock()
+	h.ending = true
+	m.mu.Unlock()
+	err := errors.Join(m.restore(ctx, h), m.offloadRestore(ctx, h))
+	if err == nil {
+		m.drop(h)
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.ending, h.fault.Expires = false, time.Now()
+	h.notes.ending = "it was refused, and what was done of it could not be undone: " + err.Error()
+	h.fault.Warnings = h.warnings()
+	id, over := h.fault.ID, h.fault.Expires
+	h.timer = time.AfterFunc(firstRetry, func() { m.expire(id, over) })
+	return fmt.Errorf("undo, which is tried again: %w", err)
 }
 
 // replay finds the fault that an earlier request of the same id made.

@@ -280,6 +280,42 @@ func TestFailedApplyLeavesWhatWas(t *testing.T) {
 	}
 }
 
+func TestFailedApplyThatCannotBeUndoneIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine()
+		m := newManager(t, e)
+		broken := errors.New("no such device")
+		e.failSets(func(p target.Place, _ qdisc.Netem) error {
+			if p.Key() == from.Key() {
+				return broken
+			}
+			return nil
+		})
+		e.failClear(fs.ErrPermission)
+		both := delay(10 * time.Millisecond)
+		both.Direction = fault.Both
+		if _, err := m.Apply(t.Context(), both); !errors.Is(err, broken) || !errors.Is(err, fs.ErrPermission) {
+			t.Fatalf("error %v, want %v and %v", err, broken, fs.ErrPermission)
+		}
+		list := m.List(t.Context())
+		if len(list) != 1 || !strings.Contains(strings.Join(list[0].Warnings, " "), "could not be undone") {
+			t.Fatalf("listed: %+v, want what is still in force, with a warning", list)
+		}
+		e.failSets(nil)
+		if _, err := m.Apply(t.Context(), both); !errors.Is(err, fault.ErrConflict) {
+			t.Errorf("on top of what is left: %v, want a conflict", err)
+		}
+		e.failClear(nil)
+		time.Sleep(firstRetry + time.Second)
+		if len(e.inForce()) != 0 || len(m.List(t.Context())) != 0 {
+			t.Errorf("in force %v, listed %v", e.inForce(), m.List(t.Context()))
+		}
+		if _, err := m.Apply(t.Context(), both); err != nil {
+			t.Errorf("once more: %v", err)
+		}
+	})
+}
+
 func TestChange(t *testing.T) {
 	e := newFakeEngine()
 	m := newManager(t, e)
