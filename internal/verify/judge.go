@@ -182,6 +182,9 @@ func (j *judge) verdict() (Verdict, string) {
 		return Fail, strings.Join(failed, "; ")
 	case len(open) > 0:
 		return Inconclusive, strings.Join(open, "; ")
+	case len(j.arrivals) == 0 && j.counters == nil:
+		// A way that does not lead through the place looks like the loss of all.
+		return Inconclusive, "no packet arrived, as asked, but without the fault's counters it is not known whether they got to it"
 	}
 	if judged == 1 {
 		return Pass, fmt.Sprintf("1 check holds at %s %%", number(100*(1-placeError)))

@@ -163,7 +163,10 @@ func TestJudgeOpen(t *testing.T) {
 			}
 		}, Inconclusive, "this machine was late itself"},
 		"no counters": {qdisc.Netem{Loss: 20}, 2000, func(s *sighting) { s.counters = nil }, Pass, "2 checks hold"},
-		"slots":       {qdisc.Netem{Slot: qdisc.Slot{MinDelay: msec}}, 2000, nil, Inconclusive, "nothing that is judged"},
+		"all lost":    {qdisc.Netem{Loss: 100}, 2000, nil, Pass, "1 check holds"},
+		"all lost, or never there": {qdisc.Netem{Loss: 100}, 2000, func(s *sighting) { s.counters = nil }, Inconclusive,
+			"it is not known whether they got to it"},
+		"slots": {qdisc.Netem{Slot: qdisc.Slot{MinDelay: msec}}, 2000, nil, Inconclusive, "nothing that is judged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSimulation(tt.n, 1)
