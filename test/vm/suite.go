@@ -36,6 +36,8 @@ var Suites = []Suite{
 	{Package: "internal/engine/netem", Limit: 4 * time.Minute},
 	{Package: "internal/engine/ebpf", Limit: 4 * time.Minute},
 	{Package: "internal/verify", Run: "^TestNetem", Limit: 4 * time.Minute},
+	{Package: "internal/cli", Run: "^TestPlanCanBeTyped$", Limit: 2 * time.Minute},
+	{Package: "internal/offload", Limit: 2 * time.Minute},
 	{Package: "internal/evidence", Limit: 3 * time.Minute},
 	{Package: "internal/feature/try", Limit: 2 * time.Minute},
 	{Package: "internal/lab", Limit: 4 * time.Minute},
