@@ -146,10 +146,23 @@ func (e *Engine) lay(c *conn, x *detour, l link, door entrance, header int, n qd
 	for _, note := range x.notes[notes:] {
 		e.log.Warn("netem: "+note, "place", x.at.String())
 	}
-	if !whole && former.index != 0 { // what was left of it
-		return c.deleteLink(former)
+	if !whole && former.index != 0 {
+		return e.deleteRemains(c, former)
 	}
 	return nil
+}
+
+// deleteRemains deletes what is left of an ifb that was not whole, unless its index is
+// another device's by now.
+func (e *Engine) deleteRemains(c *conn, former link) error {
+	now, err := c.link(former.name, former.index)
+	if err != nil {
+		return absent(err)
+	}
+	if now.kind != ifbKind || now.name != former.name && !e.made(now) {
+		return nil
+	}
+	return c.deleteLink(now)
 }
 
 // known returns the detour of p: as remembered, or as an earlier process with the same

@@ -82,7 +82,9 @@ func (e *Engine) drained(d *device, x *detour, last *uint64) bool {
 	default:
 		e.log.Error("netem: a cleared fault left its ifb", "place", x.at.String(), "ifb", x.ifb.name, "err", err)
 	}
-	delete(d.detours, x.at.Key())
+	if d.detours[x.at.Key()] == x {
+		delete(d.detours, x.at.Key())
+	}
 	return true
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/target"
@@ -89,6 +90,98 @@ func TestDetourRepaired(t *testing.T) {
 	if after := b.tree(t); after != before {
 		t.Errorf("(-before +after):\n%s", cmp.Diff(before, after))
 	}
+}
+
+// The index of an ifb that somebody deleted may be another device's by the time that
+// the fault is repaired, which then is left alone.
+func TestDetourRepairedBesideItsIndex(t *testing.T) {
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	p := b.foreign(target.Egress, toPort(80))
+	for _, kind := range []string{"veth", ifbKind} {
+		e.must(t, p, qdisc.Netem{Delay: 20 * ms})
+		index := e.devices[key{p.Namespace, p.Index}].detours[p.Key()].ifb.index
+		l, err := b.links.LinkByIndex(index)
+		if err == nil {
+			err = b.links.LinkDel(l)
+		}
+		attrs := netlink.LinkAttrs{Name: "other", Index: index}
+		if err == nil && kind == ifbKind {
+			err = b.links.LinkAdd(&netlink.Ifb{LinkAttrs: attrs})
+		} else if err == nil {
+			err = b.links.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "others-end"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.must(t, p, qdisc.Netem{Delay: 20 * ms})
+		other, err := b.links.LinkByIndex(index)
+		if err != nil || other.Attrs().Name != "other" {
+			t.Fatalf("%s: device %d is %v, %v: a device of somebody else's was taken for ours", kind, index, other, err)
+		}
+		if err := b.links.LinkDel(other); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An undo leaves no filter that sends packets to an ifb which is gone: they would be
+// lost.
+func TestFailedRepairLeavesNoFilter(t *testing.T) {
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	p := b.foreign(target.Egress, toPort(80))
+	e.must(t, p, qdisc.Netem{Delay: 20 * ms})
+	l, err := b.links.LinkByName(e.devices[key{p.Namespace, p.Index}].detours[p.Key()].ifb.name)
+	if err == nil {
+		err = b.links.LinkDel(l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.connect(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	device, err := c.subject(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := step
+	t.Cleanup(func() { step = before })
+	step = func(at string) {
+		if at != "filter" {
+			return
+		}
+		all, err := c.filters(device, p.Hook)
+		if err != nil || len(all) == 0 {
+			t.Fatal(all, err)
+		}
+		prog, _, err := load(target.Match{Include: []target.Flow{toPort(81)}}, 14)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = prog.Close() }()
+		if err := c.replaceFilter(device, all[len(all)-1], prog.FD()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var conflict *ConflictError
+	if err := e.Set(t.Context(), p, qdisc.Netem{Delay: 30 * ms}, time.Time{}); !errors.As(err, &conflict) {
+		t.Fatalf("%v, want a conflict", err)
+	}
+	step = before
+	all, err := c.filters(device, p.Hook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.ours() {
+			t.Errorf("left: %s, which sends to device %d", f, f.to)
+		}
+	}
+	e.must(t, p, qdisc.Netem{Delay: 40 * ms})
 }
 
 // Faults of two flows on one device know nothing of each other, and the clsact goes

@@ -35,6 +35,10 @@ func (e *Engine) redirect(c *conn, x *detour, l link, header int, made *undo) er
 		err = c.replaceFilter(l, f, prog.FD())
 	} else {
 		err = c.addFilter(l, f, prog.FD())
+	}
+	// A filter that was there stays, unless its new ifb does not: what it sends to one
+	// that is gone is lost.
+	if old.handle == 0 || err == nil && old.to != f.to {
 		made.push(func() error { return c.dropFilter(l, x.at.Hook, f.cookie) })
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 
 	"github.com/mdlayher/netlink"
@@ -40,9 +41,24 @@ func (c *rtnl) change(op, device string, typ netlink.HeaderType, flags netlink.H
 	return err
 }
 
-// dump lists.
+// dumps is how often a list is asked for that changed while it was given.
+const dumps = 10
+
+// dump lists. A list that was torn by a change may lack what was there all the time, so
+// it is asked for again.
 func (c *rtnl) dump(op, device string, typ netlink.HeaderType, header []byte) ([]netlink.Message, error) {
-	return c.execute(op, device, typ, netlink.Request|netlink.Dump, header, nil)
+	for range dumps {
+		replies, err := c.execute(op, device, typ, netlink.Request|netlink.Dump, header, nil)
+		if err != nil || !torn(replies) {
+			return replies, err
+		}
+	}
+	return nil, &qdisc.OpError{Op: op, Device: device, Namespace: c.namespace, Err: syscall.EAGAIN}
+}
+
+// torn reports whether the kernel says so (NLM_F_DUMP_INTR).
+func torn(replies []netlink.Message) bool {
+	return slices.ContainsFunc(replies, func(m netlink.Message) bool { return m.Header.Flags&netlink.DumpInterrupted != 0 })
 }
 
 func (c *rtnl) execute(op, device string, typ netlink.HeaderType, flags netlink.HeaderFlags, header []byte, attrs *netlink.AttributeEncoder) ([]netlink.Message, error) {
