@@ -104,12 +104,13 @@ func (a *app) planPlaces(ctx context.Context, spec fault.Spec) ([]target.Place, 
 		from.Hook = target.Ingress
 	}
 	t := target.Target{To: to, From: from}
-	if directionOf(spec) != fault.To {
+	places := placesOf(t, directionOf(spec))
+	if directionOf(spec) == fault.From || len(places) > 1 {
 		if err := t.TellApart(); err != nil {
 			return nil, err
 		}
 	}
-	return placesOf(t, directionOf(spec)), nil
+	return places, nil
 }
 
 // builtinTarget finds a target of the built-in labs.
@@ -138,12 +139,14 @@ func plan(spec fault.Spec, places []target.Place) (planView, error) {
 	if p.Engine == "" {
 		p.Engine = fault.Auto
 	}
-	options, err := n.MarshalOptions()
-	if err != nil {
-		return planView{}, err
-	}
 	var phrases, matches, filters []string
 	for i, place := range places {
+		n := n
+		n.Seed = fault.Seed(n.Seed, i)
+		options, err := n.MarshalOptions()
+		if err != nil {
+			return planView{}, err
+		}
 		phrases = append(phrases, fmt.Sprintf("%v (one-way, %s, passes per round trip %d)", place, place.Hook, passes(place)))
 		matches = append(matches, place.Match.String())
 		o := operation{
@@ -170,11 +173,13 @@ func plan(spec fault.Spec, places []target.Place) (planView, error) {
 	return p, nil
 }
 
+// placesOf are those that the agent would take: what passes one hook in both directions,
+// and is the same there, is one.
 func placesOf(t target.Target, d fault.Direction) []target.Place {
-	switch d {
-	case fault.From:
+	switch {
+	case d == fault.From:
 		return []target.Place{t.From}
-	case fault.Both:
+	case d == fault.Both && t.To.Key() != t.From.Key():
 		return []target.Place{t.To, t.From}
 	}
 	return []target.Place{t.To}
