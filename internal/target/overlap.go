@@ -104,23 +104,33 @@ func (f Flow) covers(g Flow) bool {
 
 // Mirrors reports whether other selects the answers to what m selects, and the two
 // are told apart although both are seen at one hook, as on a loopback device: by the
-// ports, where only one end's are said, or by ends that have nothing in common. Only
-// a socket that is connected to itself belongs to both.
+// ports, where only one end's are said and clients have others, or by ends that have
+// nothing in common. Only a socket whose peer has a port of the same Include belongs to
+// both.
 func (m Match) Mirrors(other Match) bool {
 	if m.Reverse().Key() != other.Key() || len(m.Include) == 0 {
 		return false
 	}
+	served := func(said, open Ports) bool { return said.served() && open.Any() }
 	sources, destinations := 0, 0
 	for _, f := range m.Include {
-		if !f.SourcePorts.Any() {
+		if served(f.SourcePorts, f.DestinationPorts) {
 			sources++
 		}
-		if !f.DestinationPorts.Any() {
+		if served(f.DestinationPorts, f.SourcePorts) {
 			destinations++
 		}
 	}
-	if all := len(m.Include); sources == all && destinations == 0 || sources == 0 && destinations == all {
+	if all := len(m.Include); sources == all || destinations == all {
 		return true
 	}
 	return !m.Overlaps(other)
 }
+
+// firstDrawn is the first port that hosts give to clients by themselves
+// (ip_local_port_range in Documentation/networking/ip-sysctl.rst).
+const firstDrawn = 32768
+
+// served reports whether p are ports of servers: one that is said is, and a range is that
+// no client's port is drawn from.
+func (p Ports) served() bool { return !p.Any() && (p.First == p.Last || p.Last < firstDrawn) }

@@ -206,6 +206,13 @@ func TestMirrors(t *testing.T) {
 			t.Errorf("%s: told apart %t, want %t", m, got, c.want)
 		}
 	}
+	// A client's own port may be in a wide range, and its packets in both.
+	for ports, want := range map[target.Ports]bool{{First: 1024, Last: 65535}: false, {First: 40000, Last: 40001}: false, {First: 8000, Last: 8100}: true, target.Port(40000): true} {
+		m := target.Match{Include: []target.Flow{{Protocol: 6, DestinationPorts: ports}}}
+		if got := m.Mirrors(m.Reverse()); got != want {
+			t.Errorf("%s: told apart %t, want %t", m, got, want)
+		}
+	}
 	if matchOf(words{"dp80"}, nil).Mirrors(matchOf(words{"sp5"}, nil)) {
 		t.Error("another flow is no mirror")
 	}
