@@ -103,12 +103,13 @@ func (a *Agent) clearLeftovers(ctx context.Context) error {
 			errs = append(errs, e.Clear(ctx, t.To), e.Clear(ctx, t.From))
 		}
 	}
-	errs = append(errs, a.offloads.Repair(ctx))
+	// Neither another's namespace nor one setting that does not come back keeps us from
+	// starting, or the rest from being cleared; what is recorded is tried again.
+	if err := errors.Join(sweep(ctx, a.cfg.StateDir), a.offloads.Repair(ctx)); err != nil {
+		a.cfg.Log.Error("faults of an earlier agent", "err", err)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("faults of an earlier agent: %w", err)
-	}
-	if err := sweep(ctx, a.cfg.StateDir); err != nil { // another's namespace must not keep us from starting
-		a.cfg.Log.Error("faults of an earlier agent", "err", err)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ const (
 
 // Fault is one applied fault.
 type Fault struct {
-	// ID is short and unique in one agent's life: "f1", "f2".
+	// ID is short and unique: "bqk1", "bqk2". Each agent's life draws its letters anew.
 	ID   string
 	Spec Spec
 	// State is what the last look at the kernel found.
