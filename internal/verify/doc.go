@@ -27,5 +27,6 @@
 // few packets were sent for that, the check is inconclusive and says how many would do.
 //
 // A service that carries little traffic is still hit by the fault itself, of course:
-// the packets fill the same queue, and a Rate is shared.
+// the packets fill the same queue, and a Rate is shared. Where others pass meanwhile, a
+// rate, a burst or a share of reordering that is not as asked is therefore inconclusive.
 package verify

@@ -166,6 +166,20 @@ func TestJudgeOpen(t *testing.T) {
 		"all lost":    {qdisc.Netem{Loss: 100}, 2000, nil, Pass, "1 check holds"},
 		"all lost, or never there": {qdisc.Netem{Loss: 100}, 2000, func(s *sighting) { s.counters = nil }, Inconclusive,
 			"it is not known whether they got to it"},
+		"half the rate": {qdisc.Netem{Rate: 125_000}, 2000, func(s *sighting) {
+			for i := range s.arrivals {
+				s.arrivals[i].at *= 2
+			}
+		}, Fail, "rate_bit_per_second asked"},
+		"half the rate for others": {qdisc.Netem{Rate: 125_000}, 2000, func(s *sighting) {
+			for i := range s.arrivals {
+				s.arrivals[i].at *= 2
+			}
+			s.counters.Seen *= 2
+		}, Inconclusive, "packets of others passed meanwhile"},
+		"loss beside others": {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) {
+			s.arrivals, s.counters.Seen = s.arrivals[:1000], 2*s.counters.Seen
+		}, Fail, "loss_percent asked 5"},
 		"slots": {qdisc.Netem{Slot: qdisc.Slot{MinDelay: msec}}, 2000, nil, Inconclusive, "nothing that is judged"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func (j *judge) checkRate() {
 		return
 	}
 	c := Check{Name: "rate_bit_per_second", Asked: new(8 * float64(n.Rate)), ConfidencePercent: 100}
-	defer func() { j.add(c) }()
+	defer func() { j.unless(&c); j.add(c) }()
 	// The latest that a packet is there to be sent, after it was handed in.
 	ready := delaysOf(n, 0).drawn(.9999)
 	var busy time.Duration

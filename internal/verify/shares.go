@@ -134,7 +134,7 @@ func (j *judge) checkBurst() {
 		run = 0
 	}
 	c := Check{Name: "mean_burst_packets", Asked: new(m.burst), ConfidencePercent: j.level()}
-	defer func() { j.add(c) }()
+	defer func() { j.unless(&c); j.add(c) }()
 	bursts, total := float64(len(lengths)), 0.0
 	for _, l := range lengths {
 		total += l
@@ -236,6 +236,7 @@ func (j *judge) checkReorder() {
 		return
 	}
 	j.share("reorder_percent", p, early, len(j.arrivals), j.aheadInflation, p*late, note)
+	j.unless(&j.checks[len(j.checks)-1])
 }
 
 // lateAt is the quantile q of how late the sender's own timers were.
