@@ -13,6 +13,8 @@ const (
 	MaxPackets     = 1_000_000
 	DefaultRate    = 2_000
 	MaxRate        = 20_000
+	// MaxDuration is how long the packets of one place may take.
+	MaxDuration = time.Hour
 )
 
 // Options say how much is sent.
@@ -46,6 +48,9 @@ func (o Options) Validate() error {
 	}
 	if o.Rate < 1 || o.Rate > MaxRate {
 		errs = append(errs, fmt.Errorf("rate: %d packets per second: want 1 to %d", o.Rate, MaxRate))
+	}
+	if d := o.Duration(); errs == nil && d > MaxDuration {
+		errs = append(errs, fmt.Errorf("packets: %d at %d per second take %s: want %s at most", o.Packets, o.Rate, d.Round(time.Second), MaxDuration))
 	}
 	return errors.Join(errs...)
 }

@@ -10,6 +10,10 @@ import (
 	"netemd/internal/fault"
 )
 
+// MaxFaults is how many faults are held at once. Each may cost a device, and all are
+// looked at twice a second.
+const MaxFaults = 256
+
 // admit takes h into the books, unless it cannot stand beside what is there. Nothing
 // in the kernel has been changed by then.
 func (m *Manager) admit(h *held) error {
@@ -17,6 +21,9 @@ func (m *Manager) admit(h *held) error {
 	defer m.mu.Unlock()
 	if m.closed {
 		return errors.New("apply: the agent is shutting down")
+	}
+	if len(m.order) >= MaxFaults {
+		return fmt.Errorf("apply: %d faults are held, which is the most; 'netemctl list' shows them", len(m.order))
 	}
 	for _, other := range m.order {
 		if err := conflict(h, other); err != nil {

@@ -342,3 +342,19 @@ func TestNotesOfThePlaceAreWarnings(t *testing.T) {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
+
+func TestMaxFaults(t *testing.T) {
+	e := newFakeEngine()
+	m, _ := newHost(t, e, nil)
+	for i := range MaxFaults {
+		if _, err := m.Apply(t.Context(), on(fmt.Sprint(i+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.Apply(t.Context(), on("9999")); err == nil || !strings.Contains(err.Error(), "256 faults are held, which is the most") {
+		t.Errorf("one more: %v", err)
+	}
+	if n := len(e.inForce()); n != MaxFaults {
+		t.Errorf("%d are in force", n)
+	}
+}

@@ -145,6 +145,10 @@ func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (boo
 		return false, err
 	}
 	now.counters = now.counters.Add(st.Counters)
-	now.missing = st.CountersMissing
+	for _, name := range st.CountersMissing {
+		if !slices.Contains(now.missing, name) {
+			now.missing = append(now.missing, name)
+		}
+	}
 	return len(union(on).Differences(st.Netem)) == 0, nil
 }

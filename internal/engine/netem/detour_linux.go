@@ -230,7 +230,8 @@ func (e *Engine) rematch(c *conn, d *device, p, q target.Place) error {
 	return nil
 }
 
-// readDetour is Read on a device of somebody else.
+// readDetour is Read on a device of somebody else. A filter that leads to nowhere is
+// deleted.
 func (e *Engine) readDetour(c *conn, d *device, p target.Place) (fault.Status, error) {
 	l, err := c.subject(p)
 	if err != nil {
@@ -256,6 +257,10 @@ func (e *Engine) readDetour(c *conn, d *device, p target.Place) (fault.Status, e
 	status := x.root.status(s)
 	if !known || !whole || !x.leads(now) || s.Other != nil {
 		status.Netem = qdisc.Netem{} // not what was asked for
+	}
+	if err == nil && !whole { // what is sent to an ifb that is gone or down is lost
+		e.log.Warn("netem: somebody took away the ifb of a fault, or its root; its flow passes unimpaired", "place", p.String(), "ifb", x.ifb.name)
+		return status, c.dropFilter(l, p.Hook, x.filter.cookie)
 	}
 	if known {
 		x.filter.packets = now.packets

@@ -78,6 +78,9 @@ func TestDetourRepaired(t *testing.T) {
 		if now := e.in(t, p); !now.IsZero() {
 			t.Errorf("%s: %v is said to be in force", what, now)
 		}
+		if tree := b.tree(t); strings.HasPrefix(what, "ifb") && strings.Contains(tree, "mirred") {
+			t.Errorf("%s: a filter leads to nowhere:\n%s", what, tree)
+		}
 		e.must(t, p, n)
 		if now := e.in(t, p); len(n.Differences(now)) > 0 {
 			t.Errorf("%s: then %v is in force", what, now)
