@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,7 +116,7 @@ func (g guard) control(s fault.Spec, p target.Place) error {
 
 // defaultRoute protects the device by which the host is reached.
 func (g guard) defaultRoute(s fault.Spec, p target.Place) error {
-	if s.Forced(fault.ForceDefaultRoute) || !all(p.Match) {
+	if s.Forced(fault.ForceDefaultRoute) || !broad(p.Match) {
 		return nil
 	}
 	carries, err := carriesDefaultRoute(p.Index)
@@ -125,24 +126,29 @@ func (g guard) defaultRoute(s fault.Spec, p target.Place) error {
 	if !carries {
 		return nil
 	}
-	return fmt.Errorf("apply: %w: the fault hits every packet at the %s, which carries the default route: whatever it does to packets, from a delay on, this host can become "+
-		"unreachable until the fault ends, and whoever came by that device is locked out and cannot clear it; say which packets are meant (--dst, --port, --protocol), leave some out (--exclude-port), or allow it with --force %s",
+	return fmt.Errorf("apply: %w: the fault hits most packets at the %s, which carries the default route: whatever it does to packets, from a delay on, this host can become "+
+		"unreachable until the fault ends, and whoever came by that device is locked out and cannot clear it; say which packets are meant (--dst, --port), or allow it with --force %s",
 		fault.ErrProtected, p, fault.ForceDefaultRoute)
 }
 
-// all reports whether m selects everything, or everything of one IP family, whatever
-// its words are.
-func all(m target.Match) bool {
-	if len(m.Exclude) > 0 {
-		return false
-	}
-	for _, f := range m.Include {
-		wide := func(p netip.Prefix) bool { return !p.IsValid() || p.Bits() == 0 }
-		if f.Protocol == 0 && f.SourcePorts.Any() && f.DestinationPorts.Any() && wide(f.Source) && wide(f.Destination) {
-			return true
+// What narrows a flow: an address of at least so many bits at one end, or a range of at
+// most so many ports. Exclusions narrow nothing: they leave out what one thought of.
+const (
+	narrowBits  = 8
+	narrowPorts = 1024
+)
+
+// broad reports whether m selects so much of a device that a host may be reached by
+// nothing else: all packets, or all of TCP or UDP, whatever the words are.
+func broad(m target.Match) bool {
+	return len(m.Include) == 0 || slices.ContainsFunc(m.Include, func(f target.Flow) bool {
+		const tcp, udp = 6, 17
+		wide := func(p netip.Prefix, ports target.Ports) bool {
+			return (!p.IsValid() || p.Bits() < narrowBits) && (ports.Any() || ports.Last-ports.First >= narrowPorts)
 		}
-	}
-	return len(m.Include) == 0
+		return (f.Protocol == 0 || f.Protocol == tcp || f.Protocol == udp) &&
+			wide(f.Source, f.SourcePorts) && wide(f.Destination, f.DestinationPorts)
+	})
 }
 
 // hits reports whether packets of c are selected at p, as far as can be told.

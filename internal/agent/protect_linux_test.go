@@ -112,12 +112,17 @@ func TestProtect(t *testing.T) {
 			{"v0", target.Selector{}, fault.To, near, "default-route", "ssh"},
 			{"v0", target.Selector{}, fault.To, near, "ssh default-route", ""},
 			{"v0", target.Selector{Peers: []string{"0.0.0.0/0"}}, fault.To, "", "", "default-route"},
-			{"v0", target.Selector{ExcludePorts: []target.Ports{target.Port(22)}}, fault.Both, near, "", ""},
-			{"v0", target.Selector{ExcludePeers: []string{"10.78.0.2"}}, fault.Both, near, "", ""},
-			{"v0", tcp(), fault.To, near, "", "ssh"},
-			{"v0", tcp(), fault.From, near, "", "ssh"},
-			{"v0", tcp(), fault.Both, far, "", "ssh"},
-			{"v0", tcp(), fault.Both, onUpper, "", "ssh"}, // it passes v0, too
+			{"v0", target.Selector{ExcludePorts: []target.Ports{target.Port(22)}}, fault.Both, near, "", "default-route"},
+			{"v0", target.Selector{ExcludePorts: []target.Ports{target.Port(22)}}, fault.Both, near, "default-route", ""},
+			{"v0", target.Selector{Peers: []string{"0.0.0.0/1", "128.0.0.0/1"}}, fault.To, "", "", "default-route"},
+			{"v0", target.Selector{PeerPorts: []target.Ports{{First: 1, Last: 65535}}}, fault.To, "", "", "default-route"},
+			{"v0", target.Selector{PeerPorts: []target.Ports{{First: 8000, Last: 8100}}}, fault.To, "", "", ""},
+			{"v0", target.Selector{Protocol: 1}, fault.To, near, "", ""},
+			{"v0", target.Selector{ExcludePeers: []string{"10.78.0.2"}}, fault.Both, near, "default-route", ""},
+			{"v0", tcp(), fault.To, near, "", "ssh default-route"},
+			{"v0", tcp(), fault.From, near, "", "ssh default-route"},
+			{"v0", tcp(), fault.Both, far, "default-route", "ssh"},
+			{"v0", tcp(), fault.Both, onUpper, "default-route", "ssh"}, // it passes v0, too
 			{"m0", tcp(), fault.Both, onUpper, "", "ssh"},
 			{"m0", tcp(), fault.Both, near, "", ""},
 			{"m0", target.Selector{}, fault.To, "", "", ""},
@@ -131,7 +136,7 @@ func TestProtect(t *testing.T) {
 			{"v0", tcp(50000), fault.From, near, "", "ssh"},
 			{"v0", tcp(443), fault.Both, near, "", ""},
 			{"v0", target.Selector{Protocol: 6, LocalPorts: []target.Ports{{First: 20, Last: 25}}}, fault.From, near, "", "ssh"},
-			{"v0", target.Selector{Protocol: 17}, fault.Both, near, "", ""},
+			{"v0", target.Selector{Protocol: 17}, fault.Both, near, "", "default-route"},
 			{"v0", target.Selector{Peers: []string{"10.78.0.3"}}, fault.Both, near, "", ""},
 		} {
 			tt.selector.Device = tt.device

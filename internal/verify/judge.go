@@ -103,6 +103,11 @@ func assess(s sighting) PlaceResult {
 	for _, check := range planned {
 		check()
 	}
+	if j.changed { // then no number is that of what was asked
+		for i := range j.checks {
+			j.checks[i].Verdict = Inconclusive
+		}
+	}
 	r := PlaceResult{Asked: s.netem.String(), Sent: len(s.sent), Checks: j.checks}
 	for _, n := range j.copies {
 		if n > 0 {

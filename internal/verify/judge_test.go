@@ -65,6 +65,7 @@ func TestJudgeRight(t *testing.T) {
 		"corrupt":           {Corrupt: 1},
 		"all":               {Loss: 5, Duplicate: 5, Corrupt: 5, Delay: 30 * msec, Jitter: 5 * msec, Reorder: 10},
 		"rate":              {Rate: 1_250_000},
+		"order":             {Rate: qdisc.OrderRate, Delay: 50 * msec, Jitter: 10 * msec},
 		"rate slow":         {Rate: 125_000, Delay: 20 * msec},
 		"rate of 80 kbit":   {Rate: 10_000},
 		"rate and limit":    {Rate: 125_000, Limit: 10},
@@ -111,6 +112,7 @@ func TestJudgeWrong(t *testing.T) {
 		"more damage":           {qdisc.Netem{Corrupt: 2}, qdisc.Netem{Corrupt: 3}, 0, "corrupt_percent"},
 		"unasked damage":        {qdisc.Netem{Loss: 20}, qdisc.Netem{Loss: 20, Corrupt: 1}, 2000, "corrupt_percent"},
 		"faster":                {qdisc.Netem{Rate: 1_250_000}, qdisc.Netem{Rate: 1_500_000}, 0, "rate_bit_per_second"},
+		"order not kept":        {qdisc.Netem{Rate: qdisc.OrderRate, Delay: 50 * msec, Jitter: 10 * msec}, qdisc.Netem{Delay: 50 * msec, Jitter: 10 * msec}, 0, "out_of_order_packets"},
 		"slower":                {qdisc.Netem{Rate: 1_250_000}, qdisc.Netem{Rate: 1_000_000}, 0, "rate_bit_per_second"},
 		"overhead forgotten":    {qdisc.Netem{Rate: 1_250_000, PacketOverhead: 40}, qdisc.Netem{Rate: 1_250_000}, 0, "rate_bit_per_second"},
 	} {

@@ -3,6 +3,8 @@ package verify
 import (
 	"fmt"
 	"time"
+
+	"netemd/qdisc"
 )
 
 const (
@@ -19,12 +21,37 @@ func (j *judge) transmission() time.Duration {
 	return time.Duration(float64(onWire(j.netem, j.size)) / float64(j.netem.Rate) * float64(time.Second))
 }
 
+// checkOrder checks that no packet overtakes another, which is what a rate of
+// qdisc.OrderRate is for: nothing can be sent fast enough to measure it.
+func (j *judge) checkOrder() {
+	overtaken, last := 0, -1
+	for _, a := range j.arrivals {
+		overtaken += want(a.number < last)
+		last = max(last, a.number)
+	}
+	c := Check{
+		Name: "out_of_order_packets", Asked: new(0.0), Measured: new(float64(overtaken)), ConfidencePercent: 100, Verdict: Pass,
+		Note: "packets that came after a later one, of " + fmt.Sprint(len(j.arrivals)),
+	}
+	switch {
+	case overtaken > 0 && j.netem.Reorder == 0:
+		c.Verdict = Fail
+	case len(j.arrivals) < MinPackets:
+		c.Verdict = Inconclusive
+	}
+	j.add(c)
+}
+
 // checkRate checks how fast packets leave while others wait: from the first departure of
 // each busy period to its last. A packet waited when it came before the one ahead of
 // it had left; netem then sends it one transmission after that one.
 func (j *judge) checkRate() {
 	n := j.netem
 	if n.Rate == 0 {
+		return
+	}
+	if n.Rate == qdisc.OrderRate {
+		j.checkOrder()
 		return
 	}
 	c := Check{Name: "rate_bit_per_second", Asked: new(8 * float64(n.Rate)), ConfidencePercent: 100}

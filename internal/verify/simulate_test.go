@@ -196,6 +196,9 @@ func (s *simulation) drain(now time.Duration) {
 	for len(s.queue) > 0 && s.queue[0].at <= now {
 		a := s.queue[0].arrival
 		a.at += s.late()
+		if n := len(s.arrivals); n > 0 { // a late queue is late with all that is in it
+			a.at = max(a.at, s.arrivals[n-1].at)
+		}
 		s.arrivals = append(s.arrivals, a)
 		s.queue = s.queue[1:]
 	}
