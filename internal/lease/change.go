@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -60,7 +61,11 @@ func (m *Manager) alter(ctx context.Context, id, owner, event string, change fun
 	}
 	if err := m.enforce(ctx, h); err != nil {
 		m.put(h, before)
-		return fault.Fault{}, errors.Join(err, m.restore(ctx, h))
+		undone := m.restore(ctx, h)
+		if errors.Is(err, fs.ErrNotExist) { // nothing to go back to, either
+			return fault.Fault{}, fmt.Errorf("fault %s is lost: what it was placed at is gone; 'netemctl clear %s' ends it: %w", id, id, err)
+		}
+		return fault.Fault{}, errors.Join(err, undone)
 	}
 	if before.Spec.Packet != after.Spec.Packet {
 		m.rebase(ctx, h)

@@ -435,6 +435,11 @@ func TestLookFindsLostAndDrifted(t *testing.T) {
 	if got, _ := m.Get(t.Context(), f.ID); got.State != fault.Lost {
 		t.Errorf("state %s after the device went, want lost", got.State)
 	}
+	e.failSets(func(target.Place, qdisc.Netem) error { return fs.ErrNotExist })
+	if _, err := m.Renew(t.Context(), f.ID, f.Spec.Owner, time.Minute); err == nil || !strings.Contains(err.Error(), "is lost: what it was placed at is gone; 'netemctl clear "+f.ID+"'") {
+		t.Errorf("renewing a lost fault: %v", err)
+	}
+	e.failSets(nil)
 	if diff := cmp.Diff([]string{"drifted", "lost"}, []string{<-events, <-events}); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
