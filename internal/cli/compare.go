@@ -35,7 +35,7 @@ long tail that packet loss makes.
 It exits 4 when the rows must not be compared: when the fault was lost on the way,
 or no packet matched it.`,
 	}
-	cmd.Flags().StringVar(&f.target, "target", "", "`NAME` of the target; required")
+	cmd.Flags().Var(once(&f.target, "NAME", wantTarget), "target", "`NAME` of the target; required")
 	a.completeTargets(cmd)
 	i := bind(cmd, &f.asked)
 	i.all()

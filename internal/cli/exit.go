@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"netemd/internal/client"
+	"netemd/internal/fault"
 	"netemd/probe"
 	"netemd/qdisc"
 )
@@ -34,7 +35,8 @@ const exitCodesText = `Exit codes:
   6    not supported here
   7    denied
   130  interrupted, after undoing what was in progress
-With "-- CMD" the exit code is CMD's; 4 when CMD succeeded, but the fault was not in force to its end.`
+With "-- CMD" the exit code is CMD's; 4 when CMD succeeded, but the fault was not in force to its end,
+as when it outlasted --ttl.`
 
 // errInconclusive ends a command whose result must not be relied on; its reasons
 // are told before.
@@ -75,6 +77,21 @@ func hintOf(err error) string {
 		return h.Hint()
 	}
 	return ""
+}
+
+// hintUnsupported says what would do instead of a fault that is not supported here.
+func hintUnsupported(err error, spec fault.Spec) error {
+	if !errors.Is(err, errors.ErrUnsupported) || spec.Packet == nil {
+		return err
+	}
+	lo := spec.Selector != nil && spec.Selector.Device == loopback
+	switch n := *spec.Packet; {
+	case lo && spec.Direction == fault.From:
+		return withHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
+	case spec.Engine != fault.Netem && (n.Slot != qdisc.Slot{} || lo && n.Queues()):
+		return withHint(err, "it needs the netem engine: a kernel with sch_netem ('netemctl doctor')")
+	}
+	return err
 }
 
 func exitCode(ctx context.Context, err error) int {

@@ -39,7 +39,8 @@ type fakeAgent struct {
 	// verdict is what a verification comes to; empty is Pass.
 	verdict fidelity.Verdict
 	// missing are the counters that this engine does not have.
-	missing []string
+	missing  []string
+	renewals int
 	// during is called while a probe runs.
 	during func()
 	err    error
@@ -142,6 +143,7 @@ func (a *fakeAgent) Renew(_ context.Context, id string, ttl time.Duration) (faul
 	if err != nil {
 		return fault.Fault{}, err
 	}
+	a.renewals++
 	if ttl == 0 {
 		ttl = f.Spec.TTL
 	}
@@ -172,6 +174,10 @@ func (a *fakeAgent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault,
 		kept = append(kept, f)
 	}
 	a.faults = kept
+	var n int
+	if _, err := fmt.Sscanf(s.ID, "f%d", &n); s.ID != "" && (err != nil || n > a.next) {
+		return nil, fmt.Errorf("fault %s: %w", s.ID, fs.ErrNotExist)
+	}
 	return gone, nil
 }
 
@@ -339,6 +345,8 @@ type world struct {
 	terminal bool
 	commands [][]string
 	code     int
+	// meanwhile is called while a command runs.
+	meanwhile func()
 
 	stdout, stderr strings.Builder
 	socket         string
@@ -359,6 +367,9 @@ func (w *world) run(ctx context.Context, args ...string) int {
 		},
 		Command: func(_ context.Context, c Command) (int, error) {
 			w.commands = append(w.commands, append([]string{c.Namespace}, c.Argv...))
+			if w.meanwhile != nil {
+				w.meanwhile()
+			}
 			fmt.Fprintln(c.Stdout, "the command's own output")
 			return w.code, nil
 		},

@@ -37,13 +37,13 @@ impairment away. --loss, --loss-state and --loss-gemodel replace each other.`,
 			return err
 		}
 		defer agent.Close()
-		patch, err := a.changes(cmd.Context(), agent, args[0], want)
+		patch, spec, err := a.changes(cmd.Context(), agent, args[0], want)
 		if err != nil {
 			return err
 		}
 		f, err := agent.Change(cmd.Context(), args[0], patch)
 		if err != nil {
-			return err
+			return hintUnsupported(err, spec)
 		}
 		a.warn(f.Warnings)
 		return a.emitFault(f)
@@ -51,9 +51,9 @@ impairment away. --loss, --loss-state and --loss-gemodel replace each other.`,
 	return cmd
 }
 
-// changes is what has to change in a fault. It refuses to take away all that the
+// changes is what has to change in a fault, and what that makes of it. It refuses to take away all that the
 // fault does. What cannot be known here, the agent decides.
-func (a *app) changes(ctx context.Context, agent Agent, id string, want asked) (qdisc.Patch, error) {
+func (a *app) changes(ctx context.Context, agent Agent, id string, want asked) (qdisc.Patch, fault.Spec, error) {
 	var base qdisc.Netem
 	f, err := agent.Get(ctx, id)
 	known := err == nil && f.Spec.Packet != nil
@@ -63,16 +63,20 @@ func (a *app) changes(ctx context.Context, agent Agent, id string, want asked) (
 	patch, notes, err := want.resolve(base)
 	switch {
 	case err != nil && (known || !errors.Is(err, errNothingToSize)):
-		return patch, err
+		return patch, f.Spec, err
 	case known && patch.Apply(base).IsZero():
-		return patch, hinted{
+		return patch, f.Spec, hinted{
 			usageError{fmt.Errorf("change %s: nothing would be left of %s", id, base)}, "take it away: netemctl clear " + id,
 		}
 	}
 	for _, n := range notes {
 		a.say("%s", n)
 	}
-	return patch, nil
+	spec := f.Spec
+	if known {
+		spec.Packet = new(patch.Apply(base))
+	}
+	return patch, spec, nil
 }
 
 func (a *app) list() *cobra.Command {
@@ -116,7 +120,10 @@ func (a *app) emitFaults(kind string, fs []fault.Fault, none string) error {
 
 func (a *app) show() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show a fault with its counters", Args: arguments(1, "ID"), ValidArgsFunction: a.completeFaults,
+		Use: "show ID", Short: "Show a fault with its counters",
+		Long: `Show a fault with its counters. They count all packets that it was aimed at since it
+was applied or last changed, also those that a verification sent.`,
+		Args: arguments(1, "ID"), ValidArgsFunction: a.completeFaults,
 		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
 			f, err := agent.Get(cmd.Context(), args[0])
 			if err != nil {
@@ -151,14 +158,16 @@ func (a *app) clear() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "clear ID | clear --target NAME | clear --dev DEV [--netns NAME] | clear --all", Short: "Take faults away", DisableFlagsInUseLine: true,
-		Long:              "Take faults away: one by its id, all of a target or a device, or all. Clearing what is not there is no error.",
+		Long: `Take faults away: one by its id, all of a target or a device, or all. It is no error
+when the fault has ended, or the target or the device has no fault; an id that this
+agent never gave is one (exit code 1).`,
 		ValidArgsFunction: a.completeFaults,
 	}
-	cmd.Flags().StringVar(&name, "target", "", "clear all faults of the target `NAME`")
+	cmd.Flags().Var(once(&name, "NAME", wantTarget), "target", "clear all faults of the target `NAME`")
 	a.deviceFlags(cmd, &spot, "clear all faults that were aimed at the device `DEV`")
 	cmd.Flags().BoolVar(&all, "all", false, "clear all faults")
 	a.completeTargets(cmd)
-	cmd.Args = func(_ *cobra.Command, args []string) error {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		given := len(args)
 		for _, is := range []bool{name != "", spot.Device != "", all} {
 			if is {
@@ -171,7 +180,7 @@ func (a *app) clear() *cobra.Command {
 		case spot.Namespace != "" && spot.Device == "":
 			return errors.New("clear: --netns needs --dev")
 		}
-		return nil
+		return notEmpty(cmd, args, "ID")
 	}
 	cmd.RunE = a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
 		what := fault.Selector{Target: name, All: all}

@@ -34,7 +34,7 @@ func TestGolden(t *testing.T) {
 		world world
 		lines []string
 	}{
-		{name: "help", lines: []string{"--help", "help exit-codes", "loss --help", "apply --help", "verify --help", "toxic --help", "toxic latency --help", "compare --help", "lab exec --help", "help lab exec", "help lab exec x"}},
+		{name: "help", lines: []string{"--help", "help exit-codes", "show --help", "stats --help", "clear --help", "loss --help", "apply --help", "verify --help", "toxic --help", "toxic latency --help", "compare --help", "lab exec --help", "help lab exec", "help lab exec x"}},
 		{name: "refused", lines: []string{
 			"loss 20", "loss 120%", "loss -1%", "loss -1% --target pg", "loss 1,5% --target pg", "loss 0.1 --target pg", "loss NaN% --target pg",
 			"loss --target pg", "loss 20% 30% --target pg", "loss 20%", "delay 5", "delay -5ms --target pg", "loss 0% --target pg",
@@ -49,7 +49,8 @@ func TestGolden(t *testing.T) {
 			"loss 20% --target pg --dev v0", "loss 20% --target pg --port 80", "loss 20% --target pg --netns blue", "loss 20% --target pg --direction egress", "loss 20% --dev v0 --direction up",
 			"loss 20% --dev v0 --port 0", "loss 20% --dev v0 --port 80-70", "loss 20% --dev v0 --port 80,", "loss 20% --dev v0 --dst 192.0.2.1/24", "loss 20% --dev v0 --dst 192.0.2", "loss 20% --dev v0 --protocol ip",
 			"loss 20% --dev v0 --protocol icmp --port 80", "loss 20% --dev v0 --control --port 80", "loss 20% --dev v0@blue", "loss 20% --dev v0 --netns ../x", "loss 20% --dev=", "loss 20% --dev v0 --force all", "loss 20% --dev v0 --offload on",
-			"loss 20% --dev v0 --dst 192.0.2.1 --src 2001:db8::1 --dry-run", "loss 20% --dev v0 --verify --dry-run", "clear --netns blue", "clear --dev v0 --all",
+			"loss 20% --dev v0 --dst 192.0.2.1 --src 2001:db8::1 --dry-run", "loss 20% --dev v0 --verify --dry-run", "clear --netns blue", "clear --dev v0 --all", "clear --dev v0 --netns=",
+			"loss 20% --dev v0 --netns=", "loss 20% --dev v0 --dev lo", "loss 20% --dev v0 --netns blue --netns green", "clear --target pg --target x", "show \"\"", "clear \"\"", "change \"\" --loss 1%", "loss 20% --target pg --ttl 0", "verify f1 --timeout 0",
 			"apply --target pg --loss-gemodel 1%", "apply --target pg --loss-gemodel 1,10", "apply --target pg --loss-state 1%,2%", "apply --target pg --loss 1% --loss-gemodel 1%,10%", "apply --target pg --slot fast",
 			"apply --target pg --slot-distribution uniform,10ms,1ms", "apply --target pg --slot 1ms --slot-distribution normal,10ms,1ms", "rate 10mbps --target pg", "rate 0bit --target pg", "rate 7bit --target pg", "apply --delay 10ms --cell-size 48 --target pg", "apply --target pg --delay 10ms --queue 10ms",
 			"apply --target pg --loss 5% --expect-rate 1gbit", "rate 10mbit --target pg --queue 200ms --limit 5", "apply --target pg --delay 10ms --rate 1mbit --queue 1s --expect-rate 1mbit", "apply --target pg --ecn --delay 10ms",
@@ -68,17 +69,17 @@ func TestGolden(t *testing.T) {
 			"delay 100ms --dev lo --dry-run", "delay 100ms --dev lo --protocol tcp --port 5432 --direction both --dry-run", "delay 100ms --dev lo --direction both --dry-run", "delay 100ms --dev lo --direction from --dry-run",
 			"loss 100% --dev v0 --dst 192.0.2.10 --exclude-port 22,9526 --dry-run", "loss 1% --dev v0 --dst db.example --protocol udp --direction ingress --dry-run",
 			"loss 1% --dev v0 --dst nowhere.example --dry-run", "loss 1% --dev v0 --protocol icmpv6 --control --dry-run", "partition --dev v0 --control --direction both --force ssh,default-route --dry-run",
-			"loss 1% --dev v0 --protocol 47 --src 2001:db8::/32 --dry-run --engine ebpf", "loss 1% --dev v0 --protocol 136 --port 80 --src-port 1000-2000 --dry-run",
+			"loss 20% --dev v0 --offload off --engine ebpf --dry-run", "loss 20% --dev v0 --netns blue --port 80 --offload off --engine ebpf --dry-run -o json", "loss 1% --dev v0 --protocol 47 --src 2001:db8::/32 --dry-run --engine ebpf", "loss 1% --dev v0 --protocol 136 --port 80 --src-port 1000-2000 --dry-run",
 		}},
 		{name: "models", lines: []string{
 			"apply --target pg --loss-gemodel 1%,10% --dry-run", "apply --target pg --loss-gemodel 1%,10%,90%,0.1% --ecn", "apply --target pg --loss-state 1%,10%,0%,100%,0% --dry-run",
-			"rate 300kbit --target pg --queue 200ms --dry-run", "rate 300kbit --target pg --delay 100ms", "apply --rate 300kbit --delay 100ms --queue 200ms --target pg", "delay 100ms --expect-rate 1gbit --target pg",
+			"rate 300kbit --target pg --queue 200ms --dry-run", "rate 300kbit --target pg --delay 100ms", "apply --rate 300kbit --delay 100ms --queue 200ms --target pg", "delay 100ms --expect-rate 1gbit --target pg", "delay 1ms --expect-rate 1mbit --target pg --dry-run", "delay 100s --expect-rate 10000gbit --target pg --dry-run",
 			"delay 100ms --jitter 20ms --preserve-order --target pg --dry-run", "apply --rate 10mbit --packet-overhead -4 --cell-size 48 --cell-overhead 5 --target pg",
 			"apply --slot 10ms,20ms --slot-packets 5 --slot-bytes 64kB --target pg --dry-run", "apply --slot-distribution normal,20ms,5ms --target pg",
 			"change f1 --loss 5%", "change f1 --loss-state 1%,10%,0%,100%,0% --ecn=false", "show f1", "show f1 -o json", "change f2 --queue 100ms", "change f2 --rate 0bit", "change f4 --slot 0ms", "change f5 --slot-packets 3",
 		}},
 		{name: "tc", lines: []string{
-			"apply --target pg --tc \"delay 100ms 20ms loss 5%\"", "change f1 --tc \"loss 10%\"", "change f1 --tc \"loss 0% del 50ms\"", "change f1 --tc \"reorder 25%\"", "apply --target pg --tc \"\"", "apply --target pg --tc \"loss 5% loss 6%\"", "apply --target pg --tc \"dlay 100ms\"", "apply --target pg --tc \"loss 5%\" --delay 10ms",
+			"apply --target pg --tc \"delay 100ms 20ms loss 5%\"", "change f1 --tc \"loss 10%\"", "change f1 --tc \"loss 0% del 50ms\"", "change f1 --tc \"reorder 25%\"", "apply --target pg --tc \"\"", "delay 1ms --jitter 1ms --distribution-file \"\" --target pg", "apply --target pg --tc \"loss 5% loss 6%\"", "apply --target pg --tc \"dlay 100ms\"", "apply --target pg --tc \"loss 5%\" --delay 10ms",
 			"apply --target pg --tc \"loss gemodel 1% 10%\" --dry-run",
 		}},
 		{name: "devices", lines: []string{
@@ -101,7 +102,7 @@ func TestGolden(t *testing.T) {
 		{name: "faults", lines: []string{
 			"list", "list -o json", "list -o jsonl", "loss 20% --target pg", "delay 100ms --jitter 20ms --target pg --ttl 90s --direction both -o json",
 			"toxic latency --latency 300ms --jitter 100ms --target pg", "list", "list -o jsonl", "show f1", "show f1 -o json", "show f9",
-			"show f3 -o json", "change f1 --loss 0%", "change f1 --loss 5% --delay 0ms", "renew f1 --ttl 2h", "renew f2", "loss 20% --target nope", "clear f1", "clear f1", "clear --target pg -o json",
+			"show f3 -o json", "change f1 --loss 0%", "change f1 --loss 5% --delay 0ms", "renew f1 --ttl 2h", "renew f2", "loss 20% --target nope", "clear f1", "clear f1", "clear f99", "clear --target pg -o json",
 			"clear --all",
 		}},
 		{name: "labs", lines: []string{

@@ -52,7 +52,7 @@ func (i impairment) done(tc bool) {
 		completeWords(i.cmd, "distribution", []string{"uniform", "normal", "pareto", "paretonormal"})
 	}
 	if tc {
-		i.cmd.Flags().StringVar(&i.asked.tc, "tc", "", "the impairment in tc's own `WORDS`, such as \"delay 100ms 20ms loss 5%\", instead of all its flags")
+		i.cmd.Flags().Var(once(&i.asked.tc, "WORDS", wantTC), "tc", "the impairment in tc's own `WORDS`, such as \"delay 100ms 20ms loss 5%\", instead of all its flags")
 		i.asked.instead = i.flags
 	}
 }
@@ -72,7 +72,7 @@ func (i impairment) delayRest() {
 	i.percent(&p.DelayCorrelation, "delay-correlation", "how much a delay depends on the one before")
 	i.flags.Var(optional(&p.Distribution, "SHAPE", parseShape), "distribution",
 		"shape of the jitter: uniform (default), normal, pareto or paretonormal")
-	i.flags.StringVar(&i.asked.samples, "distribution-file", "", "shape of the jitter as a table, in the `FILE` format of tc (.dist)")
+	i.flags.Var(once(&i.asked.samples, "FILE", "the path of a table, "+wantTable), "distribution-file", "shape of the jitter as a table, in the `FILE` format of tc (.dist)")
 	i.flags.BoolVar(&i.asked.preserveOrder, "preserve-order", false, "keep packets from overtaking each other, by a rate far above any device's")
 	i.flags.Var(optional(&i.asked.expectRate, "RATE", qdisc.ParseRate), "expect-rate",
 		"size the queue for this much traffic through the delay, such as 1gbit")

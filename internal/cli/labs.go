@@ -214,7 +214,8 @@ code. netemctl enters the namespace itself, so it needs root but no agent.`,
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&name, "lab", "pg", "`NAME` of the lab")
+	name = "pg"
+	cmd.Flags().Var(once(&name, "NAME", wantLab), "lab", "`NAME` of the lab (default \"pg\")")
 	completeWords(cmd, "lab", builtinLabs())
 	return cmd
 }

@@ -78,9 +78,9 @@ func (a *app) spotFlags(cmd *cobra.Command, target *string, ttl *time.Duration, 
 	if dryRun != nil {
 		usage = "`NAME` of the target"
 	}
-	cmd.Flags().StringVar(target, "target", "", usage)
+	cmd.Flags().Var(once(target, "NAME", wantTarget), "target", usage)
 	a.completeTargets(cmd)
-	cmd.Flags().Var(typed(ttl, "TIME", positive, nil), "ttl", "end the fault by itself after this time (default 10m; with -- CMD when CMD ends)")
+	cmd.Flags().Var(typed(ttl, "TIME", positive, nil), "ttl", "end the fault by itself after this time, also while CMD runs (default 10m; with -- CMD when CMD ends)")
 	if dryRun != nil {
 		cmd.Flags().BoolVar(dryRun, "dry-run", false, "say what would be done; needs neither root nor an agent")
 	}

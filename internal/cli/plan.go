@@ -28,7 +28,9 @@ type planView struct {
 	// Match says which packets are meant at each place.
 	Match      string      `json:"match"`
 	Operations []operation `json:"operations"`
-	Warnings   []string    `json:"warnings"`
+	// Offload is what --offload off would switch off, and put back at the fault's end.
+	Offload  []offloadPlan `json:"offload,omitempty"`
+	Warnings []string      `json:"warnings"`
 }
 
 // operation is one thing that would be done to one device.
@@ -67,6 +69,11 @@ func (a *app) planFault(ctx context.Context, spec fault.Spec) error {
 		}
 		if spec.Selector != nil {
 			rows = append(rows, [2]string{"match", p.Match})
+		}
+		for _, o := range p.Offload {
+			for _, c := range o.Commands {
+				rows = append(rows, [2]string{"offload", inNetns(c, o.Netns)})
+			}
 		}
 		for _, o := range p.Operations {
 			rows = append(rows, [2]string{"tcx", o.TCX})
@@ -148,13 +155,16 @@ func plan(spec fault.Spec, places []target.Place) (planView, error) {
 			return planView{}, err
 		}
 		phrases = append(phrases, fmt.Sprintf("%v (one-way, %s, passes per round trip %d)", place, place.Hook, passes(place)))
-		matches = append(matches, place.Match.String())
+		matches = append(matches, matchWords(spec, place.Match))
+		if spec.Offload == fault.OffloadOff {
+			p.Offload = withOffload(p.Offload, place)
+		}
 		o := operation{
 			TC:    fmt.Sprintf("tc qdisc replace dev %s root netem %s", place.Device, n.TC()),
 			Netns: place.Namespace, Device: place.Device, OptionsHex: hex.EncodeToString(options),
 		}
 		if p.Engine == fault.EBPF {
-			o.TCX = tcxWords(place, n)
+			o.TCX = tcxWords(place, matchWords(spec, place.Match), n)
 		}
 		if place.Owned {
 			p.Operations = append(p.Operations, o)
@@ -171,6 +181,17 @@ func plan(spec fault.Spec, places []target.Place) (planView, error) {
 	slices.Sort(filters)
 	p.Warnings = append(p.Warnings, slices.Compact(filters)...)
 	return p, nil
+}
+
+// matchWords says which packets a place takes. Of a whole device ARP and neighbour
+// discovery are left alone, unless that is asked for.
+func matchWords(spec fault.Spec, m target.Match) string {
+	const all = "all packets"
+	text := m.String()
+	if spec.Selector != nil && len(m.Include) == 0 && !m.Control {
+		return all + " but ARP and neighbour discovery" + strings.TrimPrefix(text, all)
+	}
+	return text
 }
 
 // placesOf are those that the agent would take: what passes one hook in both directions,
@@ -205,6 +226,10 @@ func planWarnings(spec fault.Spec, e fault.Engine, n qdisc.Netem) []string {
 	if spec.Offload == "" && (n.Loss > 0 || lossModel(n) || n.Reorder > 0 || n.Rate > 0 && n.Rate != qdisc.OrderRate) {
 		out = append(out, "where segmentation offload is on, one packet may be a super-packet of up to 64 KB, "+
 			"which a loss or reordering takes whole, and a rate holds up whole")
+	}
+	if spec.Offload == fault.OffloadOff {
+		out = append(out, "--offload off: of what makes super-packets, netemd switches off only what is on, "+
+			"on the device and on the other end of a veth pair, and puts it back as it was when the fault ends")
 	}
 	// What happens in other namespaces than the agent's cuts nobody off.
 	if s := spec.Selector; s != nil && s.Namespace == "" && len(spec.Force) == 0 {
@@ -253,10 +278,10 @@ func oldTC(n qdisc.Netem) []string {
 }
 
 // tcxWords says what the ebpf engine does at a place.
-func tcxWords(p target.Place, n qdisc.Netem) string {
+func tcxWords(p target.Place, match string, n qdisc.Netem) string {
 	mode := "drop in the program"
 	if n.Queues() {
 		mode = "divert to the engine's queue"
 	}
-	return fmt.Sprintf("attach at the head of tcx %s of %s, match %s, %s: %v", p.Hook, p.Device, p.Match, mode, n)
+	return fmt.Sprintf("attach at the head of tcx %s of %s, match %s, %s: %v", p.Hook, p.Device, match, mode, n)
 }

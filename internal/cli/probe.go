@@ -54,7 +54,7 @@ are, and say how long they took and why the slow ones were slow. It exits 0 when
 could measure, whatever the calls did.`,
 		Args: arguments(0, "--target pg"), ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&target, "target", "", "`NAME` of the target; required")
+	cmd.Flags().Var(once(&target, "NAME", wantTarget), "target", "`NAME` of the target; required")
 	a.completeTargets(cmd)
 	layer = probe.LayerDirect
 	one(cmd, &layer, "layer", "straight to the target, or through its proxy", probe.LayerDirect, probe.LayerProxy)

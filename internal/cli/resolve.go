@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -14,6 +15,12 @@ import (
 // errNothingToSize is returned, wrapped, for a flag that sizes the queue of a delay or
 // a rate that is not there.
 var errNothingToSize = errors.New("nothing to size")
+
+// What --tc and --distribution-file want.
+const (
+	wantTC    = "netem's words as tc has them, such as \"delay 100ms 20ms loss 5%\""
+	wantTable = "tc's .dist format: 1 to 16384 whole numbers from -32768 to 32767 with white space between, in units of jitter/8192; lines with # are comments"
+)
 
 // impairs reports whether what is asked for is more than a seed and a queue.
 func (w *asked) impairs() bool {
@@ -76,11 +83,25 @@ func (w *asked) shape(p *qdisc.Patch) error {
 	defer f.Close()
 	samples, err := qdisc.ParseSamples(f)
 	if err != nil {
-		return usageError{named("--distribution-file", err, w.samples)}
+		return usageError{fmt.Errorf("--distribution-file %q: %w; want %s", w.samples, unformed(err), wantTable)}
 	}
 	custom := qdisc.Custom
 	p.Distribution, p.Samples = &custom, &samples
 	return nil
+}
+
+// unformed is what is wrong with a table, without what a table is. A word of a file
+// that is none may be of any length.
+func unformed(err error) error {
+	const longest = 20
+	var f *qdisc.FieldError
+	if !errors.As(err, &f) {
+		return err
+	}
+	if len(f.Value) > longest {
+		return fmt.Errorf("has %q", f.Value[:longest]+"...")
+	}
+	return fmt.Errorf("has %q", f.Value)
 }
 
 // slots puts what is named of a slot into the slot that there is.
@@ -130,13 +151,24 @@ func (w *asked) size(n qdisc.Netem, p *qdisc.Patch) ([]string, error) {
 	case w.expectRate != nil:
 		limit := qdisc.LimitFor(*w.expectRate, held)
 		p.Limit = &limit
-		return []string{fmt.Sprintf("limit %d packets: %v held for %s in frames of 1514 bytes, and half as many again",
-			limit, *w.expectRate, qdisc.FormatDuration(held))}, nil
+		return []string{fmt.Sprintf("limit %d packets: %v held for %s in frames of 1514 bytes%s",
+			limit, *w.expectRate, qdisc.FormatDuration(held), spare(limit))}, nil
 	}
 	limit := qdisc.LimitForQueue(n.Rate, *w.queue+held)
 	p.Limit = &limit
 	return []string{fmt.Sprintf("limit %d packets: %s of waiting%s at %v in frames of 1514 bytes",
 		limit, qdisc.FormatDuration(*w.queue), beside(held), n.Rate)}, nil
+}
+
+// spare says what a limit for an expected rate has beside the packets that are held.
+func spare(limit uint32) string {
+	switch limit {
+	case qdisc.LimitFor(1, 0):
+		return " would do with less; this is the least"
+	case math.MaxUint32:
+		return " would need more; this is the most that there is"
+	}
+	return ", and half as many again"
 }
 
 func beside(held time.Duration) string {

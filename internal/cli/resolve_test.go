@@ -39,6 +39,15 @@ func TestDistributionFile(t *testing.T) {
 	if got := *w.agent.faults[0].Spec.Packet; got.Distribution != qdisc.Normal || got.Samples != "" {
 		t.Errorf("distribution %q with %v", got.Distribution, got.Samples)
 	}
+	garbage := write("garbage", strings.Repeat("\x00\xff", 1000))
+	for path, want := range map[string]string{dir: "is a directory", "/dev/zero": "token too long", garbage: `...`, bad: `has "x"`} {
+		w.stderr.Reset()
+		code := w.run(t.Context(), append(args, path)...)
+		text, _, _ := strings.Cut(w.stderr.String(), "\n")
+		if code != exitUsage || !strings.Contains(text, want) || !strings.Contains(text, path) || !strings.Contains(text, "--distribution-file") || !strings.Contains(text, "tc's .dist format") || len(text) > 500 {
+			t.Errorf("%s: exit code %d: %.600s", path, code, text)
+		}
+	}
 	for _, refused := range [][]string{append(args, bad), append(args, good, "--distribution", "normal"), append(args, dir)} {
 		w.stderr.Reset()
 		if code := w.run(t.Context(), refused...); code != exitUsage || !strings.Contains(w.stderr.String(), "--distribution-file") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -217,8 +218,19 @@ func arguments(n int, form string) cobra.PositionalArgs {
 		if len(dashed(cmd, args)) > 0 {
 			return fmt.Errorf("%s: takes no command after --", below(cmd))
 		}
-		return counted(cmd, args, n, form)
+		if err := counted(cmd, args, n, form); err != nil {
+			return err
+		}
+		return notEmpty(cmd, args, form)
 	}
+}
+
+// notEmpty refuses an argument that says nothing, as of an unset variable of a shell.
+func notEmpty(cmd *cobra.Command, args []string, form string) error {
+	if !slices.Contains(args, "") {
+		return nil
+	}
+	return hinted{fmt.Errorf("%s: an argument is empty", below(cmd)), fmt.Sprintf("write: %s %s", cmd.CommandPath(), form)}
 }
 
 // argumentsAndCommand is arguments for a command that takes "-- CMD". Standard

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -59,6 +61,41 @@ func TestHoldOfALostFault(t *testing.T) {
 	}
 }
 
+// TestHoldIsBounded: a time to live that is asked for ends the fault beside a command
+// that runs longer; without one it is renewed.
+func TestHoldIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		args     string
+		runs     time.Duration
+		command  int
+		want     int
+		renewals int
+	}{
+		{"loss 20% --target pg -- x", 35 * time.Second, 0, exitDone, 3},
+		{"loss 20% --target pg --ttl 1m -- x", 35 * time.Second, 0, exitDone, 0},
+		{"loss 20% --target pg --ttl 30s -- x", 35 * time.Second, 0, exitInconclusive, 0},
+		{"loss 20% --target pg --ttl 30s -- x", 35 * time.Second, 9, 9, 0},
+		{"toxic down --target pg --ttl 30s -- x", 35 * time.Second, 0, exitInconclusive, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := world{agent: newFakeAgent(), code: c.command}
+			w.meanwhile = func() {
+				time.Sleep(c.runs)
+				if a := w.agent; a.renewals == 0 && a.faults[0].Expires.Before(noon.Add(c.runs)) {
+					a.faults = nil // as the agent does by itself
+				}
+			}
+			got := w.run(t.Context(), strings.Fields(c.args)...)
+			if got != c.want || w.agent.renewals != c.renewals || len(w.agent.faults) != 0 {
+				t.Errorf("%s: exit code %d, want %d, %d renewals, want %d, left %v", c.args, got, c.want, w.agent.renewals, c.renewals, w.agent.faults)
+			}
+			if told := strings.Contains(w.stderr.String(), "not held to the command's end (--ttl 30s)"); told != (got != exitDone) {
+				t.Errorf("%s: told %q", c.args, w.stderr.String())
+			}
+		})
+	}
+}
+
 func TestHoldRefusedRunsNothing(t *testing.T) {
 	w := world{agent: newFakeAgent()}
 	if code := w.run(t.Context(), "loss", "20%", "--target", "nope", "--", "true"); code != exitError || w.commands != nil {
@@ -70,6 +107,10 @@ func TestHoldRefusedRunsNothing(t *testing.T) {
 func TestEmptyNames(t *testing.T) {
 	for _, args := range [][]string{
 		{""}, {"toxic", ""}, {"help", ""}, {"lab", "exec", "client", "--", ""}, {"loss", "20%", "--target", "pg", "--", ""},
+		{"clear", ""}, {"change", "", "--loss", "5%"}, {"show", ""}, {"renew", ""}, {"verify", ""}, {"stats", ""}, {"lab", "up", ""}, {"target", "resolve", ""},
+		{"clear", "--target", ""}, {"clear", "--dev", "v0", "--netns", ""}, {"clear", "--dev", ""}, {"loss", "20%", "--dev", "v0", "--netns", ""},
+		{"loss", "20%", "--target", ""}, {"probe", "pg", "--target", ""}, {"compare", "--target", ""}, {"lab", "exec", "--lab", "", "client", "--", "x"},
+		{"apply", "--target", "pg", "--tc", " "}, {"delay", "1ms", "--jitter", "1ms", "--target", "pg", "--distribution-file", ""},
 	} {
 		w := world{agent: newFakeAgent()}
 		if code := w.run(t.Context(), args...); code != exitUsage || w.stdout.Len() > 0 || w.commands != nil || len(w.agent.cleared) > 0 {

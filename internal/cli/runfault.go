@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
 	"netemd/internal/fidelity"
+	"netemd/qdisc"
 )
 
 // runFault plans, applies, or holds a fault.
@@ -28,7 +30,7 @@ func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, how handling, argv [
 	}
 	f, err := experiment.ApplyWhole(cmd.Context(), agent, spec)
 	if err != nil {
-		return err
+		return hintUnsupported(err, spec)
 	}
 	a.warn(f.Warnings)
 	if how.verify {
@@ -58,18 +60,31 @@ func (a *app) verifyFault(cmd *cobra.Command, agent Agent, f fault.Fault) error 
 	return errors.Join(err, verdictError(r))
 }
 
-// holdFault keeps the fault while the user's command runs, and clears it on every
-// way out. Standard output is the command's. With check the fault is verified first,
+// bounded is an agent whose faults end by themselves at the time that was asked for,
+// however long they are held.
+type bounded struct{ Agent }
+
+func (bounded) Renew(context.Context, string, time.Duration) (fault.Fault, error) {
+	return fault.Fault{}, nil
+}
+
+// holdFault keeps the fault while the user's command runs, at most for its time to live
+// if it has one, and clears it on every way out. Standard output is the command's. With check the fault is verified first,
 // and the command runs only beside one that does what was asked for.
 func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check bool, argv []string) error {
 	ctx := cmd.Context()
-	h, err := experiment.Hold(ctx, agent, spec)
+	holder, until, limit := agent, "until the command ends", ""
+	if spec.TTL > 0 {
+		limit = " (--ttl " + qdisc.FormatDuration(spec.TTL) + ")"
+		holder, until = bounded{agent}, until+", at most for "+qdisc.FormatDuration(spec.TTL)
+	}
+	h, err := experiment.Hold(ctx, holder, spec)
 	if err != nil {
-		return err
+		return hintUnsupported(err, spec)
 	}
 	a.warn(h.Fault.Warnings)
-	a.say("%s %s: %s, until the command ends (engine %s: %s)",
-		h.Fault.ID, h.Fault.State, words(h.Fault.Spec), h.Fault.Engine, h.Fault.EngineReason)
+	a.say("%s %s: %s, %s (engine %s: %s)",
+		h.Fault.ID, h.Fault.State, words(h.Fault.Spec), until, h.Fault.Engine, h.Fault.EngineReason)
 	if check {
 		r, err := a.runVerify(ctx, agent, h.Fault.ID, fidelity.Options{})
 		if err == nil {
@@ -89,7 +104,7 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 	held := err == nil && last.State == fault.Active
 	switch {
 	case err != nil:
-		a.say("netemctl: the fault was not held to the command's end: %s", oneLine(err))
+		a.say("netemctl: the fault was not held to the command's end%s: %s", limit, oneLine(err))
 	case last.State != fault.Active:
 		a.say("netemctl: %s was %s while the command ran", last.ID, last.State)
 	case last.Spec.Packet == nil:

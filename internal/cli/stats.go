@@ -52,9 +52,9 @@ func (a *app) stats() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "stats [ID]", Short: "Count what happened to the packets", DisableFlagsInUseLine: true,
 		Long: `Count what happened to the packets of each packet fault, or of one, since it was
-applied or last changed. OVERFLOW is what a full queue dropped, which is no loss
-that was asked for; OPENED passed unimpaired because the engine was late. A dash is
-what the engine cannot tell.`,
+applied or last changed, also those that a verification sent. OVERFLOW is what a full
+queue dropped, which is no loss that was asked for; OPENED passed unimpaired because
+the engine was late. A dash is what the engine cannot tell.`,
 		ValidArgsFunction: a.completeFaults,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

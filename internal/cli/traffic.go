@@ -63,8 +63,8 @@ func (a *app) trafficFlags(cmd *cobra.Command, s *spot) {
 
 // deviceFlags name a device.
 func (a *app) deviceFlags(cmd *cobra.Command, s *target.Selector, usage string) {
-	cmd.Flags().StringVar(&s.Device, "dev", "", usage)
-	cmd.Flags().StringVar(&s.Namespace, "netns", "", "network namespace `NAME` of --dev (default the agent's)")
+	cmd.Flags().Var(once(&s.Device, "DEV", wantDevice), "dev", usage)
+	cmd.Flags().Var(once(&s.Namespace, "NAME", wantNamespace), "netns", "network namespace `NAME` of --dev (default the agent's)")
 	a.completeDevices(cmd, &s.Namespace)
 }
 
@@ -89,8 +89,6 @@ func (s spot) check(cmd *cobra.Command) error {
 		return usageError{errors.New("want one of --target and --dev, not both")}
 	case !device && s.target == "":
 		return errNoSpot
-	case device && s.sel.Device == "":
-		return usageError{errors.New("--dev: want the name of a device")}
 	case !device && slices.Contains([]way{egress, ingress}, s.way):
 		return hinted{
 			usageError{fmt.Errorf("--direction %s: is said of a --dev", s.way)}, "of a target, write --direction " + string(s.way.direction()),

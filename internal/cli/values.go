@@ -56,6 +56,30 @@ func optional[T any](dst **T, kind string, parse func(string) (T, error)) pflag.
 	}}
 }
 
+// once is a flag with one text that is not empty: an unset
+// variable of a shell must not mean what leaving the flag out means.
+func once(dst *string, kind, want string) pflag.Value {
+	given := false
+	return typed(dst, kind, func(s string) (string, error) {
+		switch {
+		case strings.TrimSpace(s) == "":
+			return "", &qdisc.FieldError{Value: s, Want: want}
+		case given && s != *dst: // a shell's completion reads a line twice
+			return "", &qdisc.FieldError{Value: s, Want: "it once"}
+		}
+		given = true
+		return s, nil
+	}, nil)
+}
+
+// What the flags of names want.
+const (
+	wantTarget    = "the name of a target, as 'netemctl target list' shows it"
+	wantDevice    = "the name of a device"
+	wantNamespace = "the name of a network namespace; leave the flag out for the agent's own"
+	wantLab       = "the name of a lab, such as pg"
+)
+
 // yes is a flag without a value, that stays nil when it is not given.
 func yes(dst **bool) pflag.Value {
 	return &value{kind: "bool", set: func(s string) error {
@@ -143,7 +167,7 @@ func unsigned[T uint32 | uint64](bits int, least T) func(string) (T, error) {
 // positive is a duration above 0 s.
 func positive(s string) (time.Duration, error) {
 	d, err := qdisc.ParseDuration(s)
-	if err == nil && d == 0 {
+	if err == nil && d == 0 || zero(s) {
 		return 0, &qdisc.FieldError{Value: s, Want: "a duration above 0s, such as 5s"}
 	}
 	return d, err
@@ -168,6 +192,7 @@ func named(name string, err error, text string) error {
 	}
 	if n, ok := bare(text); ok {
 		switch {
+		case zero(n) && strings.Contains(f.Want, "above 0"): // no unit makes it good
 		case strings.Contains(f.Want, "percentage"):
 			return hinted{&out, fmt.Sprintf("write %s%%", n)}
 		case name == "--ttl":
@@ -193,6 +218,13 @@ func spelled(number string) string {
 	default:
 		return fmt.Sprintf("write %v", p)
 	}
+}
+
+// zero reports that s is 0 without a unit.
+func zero(s string) bool {
+	n, ok := bare(s)
+	v, err := strconv.ParseFloat(n, 64)
+	return ok && err == nil && v == 0
 }
 
 // bare reports that s is a number without a unit.

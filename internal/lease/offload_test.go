@@ -25,7 +25,7 @@ type fakeOffloads struct {
 	reads                       int
 }
 
-var segmentation = []string{"rx-gro", "tx-generic-segmentation", "tx-tcp-segmentation"}
+var segmentation = []string{"rx-gro", "tx-generic-segmentation", "tx-gre-segmentation", "tx-sctp-segmentation", "tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"}
 
 func (o *fakeOffloads) Read(context.Context, []target.Place) ([]fault.Offload, error) {
 	o.mu.Lock()
@@ -96,7 +96,7 @@ func TestSuperPacketsAreWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := strings.Join(f.Warnings, "\n")
-		if got := strings.Contains(w, "segmentation offload on (tx-generic-segmentation, tx-tcp-segmentation); --offload off"); got != tt.warned {
+		if got := strings.Contains(w, "segmentation offload on (gso, tso, uso, 2 others); --offload off"); got != tt.warned {
 			t.Errorf("%s, offload %q: warned %t, want %t: %q", tt.netem, tt.offload, got, tt.warned, w)
 		}
 		want := []fault.Offload{{Namespace: "blue", Device: "v0", Before: segmentation}}

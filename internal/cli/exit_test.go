@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestUnsupportedHints: what an engine or a device cannot do says what could.
+func TestUnsupportedHints(t *testing.T) {
+	for line, want := range map[string]string{
+		"loss 20% --dev lo --port 80 --direction ingress":   "hint: write --direction egress",
+		"apply --target pg --slot 10ms":                     "hint: it needs the netem engine: a kernel with sch_netem",
+		"apply --target pg --slot 10ms -- x":                "hint: it needs the netem engine: a kernel with sch_netem",
+		"delay 10ms --dev lo --dst 127.0.0.1 --engine ebpf": "hint: it needs the netem engine: a kernel with sch_netem",
+		"apply --target pg --slot 10ms --engine netem":      "",
+		"loss 20% --dev lo":                                 "",
+		"toxic down --target pg":                            "",
+	} {
+		w := world{agent: newFakeAgent()}
+		w.agent.err = fmt.Errorf("not here: %w", errors.ErrUnsupported)
+		code := w.run(t.Context(), strings.Fields(line)...)
+		_, hint, _ := strings.Cut(w.stderr.String(), "\n")
+		if code != exitUnsupported || !strings.HasPrefix(hint, want) || want == "" && hint != "" || w.commands != nil {
+			t.Errorf("%s: exit code %d, %q", line, code, w.stderr.String())
+		}
+	}
+}
