@@ -78,7 +78,7 @@ func (a *app) runCompare(ctx context.Context, spec fault.Spec, calls callFlags, 
 	c, err := experiment.Compare(ctx, p, agent, agent, pr.step)
 	pr.end()
 	if err != nil {
-		return err
+		return hintUnsupported(err, spec)
 	}
 	a.warn(c.Warnings)
 	if err := a.emit(answer{kind: "compare", data: c, lines: anys(c.Rows), table: compareText(c)}); err != nil {

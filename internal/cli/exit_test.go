@@ -16,12 +16,16 @@ func TestUnsupportedHints(t *testing.T) {
 		"delay 10ms --dev lo --dst 127.0.0.1 --engine ebpf": "hint: it needs the netem engine: a kernel with sch_netem",
 		"apply --target pg --slot 10ms --engine netem":      "",
 		"loss 20% --dev lo":                                 "",
+		"compare --target pg --slot 10ms":                   "hint: it needs the netem engine: a kernel with sch_netem",
 		"toxic down --target pg":                            "",
 	} {
 		w := world{agent: newFakeAgent()}
-		w.agent.err = fmt.Errorf("not here: %w", errors.ErrUnsupported)
+		refuse := func() { w.agent.err = fmt.Errorf("not here: %w", errors.ErrUnsupported) }
+		if w.agent.during = refuse; !strings.HasPrefix(line, "compare") { // that measures first
+			refuse()
+		}
 		code := w.run(t.Context(), strings.Fields(line)...)
-		_, hint, _ := strings.Cut(w.stderr.String(), "\n")
+		_, hint, _ := strings.Cut(w.stderr.String(), "not here: unsupported operation\n")
 		if code != exitUnsupported || !strings.HasPrefix(hint, want) || want == "" && hint != "" || w.commands != nil {
 			t.Errorf("%s: exit code %d, %q", line, code, w.stderr.String())
 		}

@@ -89,7 +89,7 @@ func TestHoldIsBounded(t *testing.T) {
 			if got != c.want || w.agent.renewals != c.renewals || len(w.agent.faults) != 0 {
 				t.Errorf("%s: exit code %d, want %d, %d renewals, want %d, left %v", c.args, got, c.want, w.agent.renewals, c.renewals, w.agent.faults)
 			}
-			if told := strings.Contains(w.stderr.String(), "not held to the command's end (--ttl 30s)"); told != (got != exitDone) {
+			if told := strings.Contains(w.stderr.String(), "f1 ended by itself after --ttl 30s"); told != (got != exitDone) {
 				t.Errorf("%s: told %q", c.args, w.stderr.String())
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,9 +74,9 @@ func (bounded) Renew(context.Context, string, time.Duration) (fault.Fault, error
 // and the command runs only beside one that does what was asked for.
 func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check bool, argv []string) error {
 	ctx := cmd.Context()
-	holder, until, limit := agent, "until the command ends", ""
+	start := time.Now()
+	holder, until := agent, "until the command ends"
 	if spec.TTL > 0 {
-		limit = " (--ttl " + qdisc.FormatDuration(spec.TTL) + ")"
 		holder, until = bounded{agent}, until+", at most for "+qdisc.FormatDuration(spec.TTL)
 	}
 	h, err := experiment.Hold(ctx, holder, spec)
@@ -103,8 +104,10 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 	last, err := h.Release(ctx)
 	held := err == nil && last.State == fault.Active
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && spec.TTL > 0 && time.Since(start) >= spec.TTL:
+		a.say("netemctl: %s ended by itself after --ttl %s, before the command did", last.ID, qdisc.FormatDuration(spec.TTL))
 	case err != nil:
-		a.say("netemctl: the fault was not held to the command's end%s: %s", limit, oneLine(err))
+		a.say("netemctl: the fault was not held to the command's end: %s", oneLine(err))
 	case last.State != fault.Active:
 		a.say("netemctl: %s was %s while the command ran", last.ID, last.State)
 	case last.Spec.Packet == nil:

@@ -114,7 +114,10 @@ func shortNames(features []string) string {
 			known = append(known, short)
 		}
 	}
-	if others > 0 {
+	switch {
+	case others == 1:
+		known = append(known, "1 other")
+	case others > 1:
 		known = append(known, fmt.Sprintf("%d others", others))
 	}
 	return strings.Join(known, ", ")
