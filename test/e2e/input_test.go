@@ -28,7 +28,7 @@ func testBadInput(t *testing.T, a agent) {
 		{"reorder 25% --target pg", 2, "delay"},
 		{"loss 20% --target pg --ttl 0s", 2, "ttl"},
 		{"loss 20% --target pg --ttl 100h", 2, "ttl"},
-		{"loss 20% --target pg --direction up", 2, "to, from or both"},
+		{"loss 20% --target pg --direction up", 2, "to, from, both, egress or ingress"},
 		{"loss 20% --target pg --engine magic", 2, "auto, netem or ebpf"},
 		{"loss 20% --target ../x", 2, "target"},
 		{"show f99", 1, "f99"},
