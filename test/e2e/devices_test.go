@@ -32,8 +32,18 @@ func (a *agent) apply(args ...string) string {
 // unchanged checks that the devices are as they were.
 func (c *cable) unchanged(what, before string) {
 	c.t.Helper()
+	c.settle(before)
 	if diff := cmp.Diff(before, c.tree()); diff != "" {
 		c.t.Errorf("%s: the devices are not as they were (-before +after):\n%s", what, diff)
+	}
+}
+
+// settle waits until the devices are as they were, for a while: what a cleared fault
+// stood on goes when its queue is empty, and with a clsact the device stops for a moment.
+func (c *cable) settle(before string) {
+	c.t.Helper()
+	for end := time.Now().Add(5 * time.Second); c.tree() != before && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

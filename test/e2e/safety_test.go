@@ -191,9 +191,11 @@ func testTwoClientsOnADevice(t *testing.T, a *agent, c *cable) {
 			}
 		}
 	}
+	before := c.tree()
 	peers := []string{thereFour.String(), thereOther.String(), thereSix.String()}
 	together(c.on("partition", "--dst", peers[0]), c.on("partition", "--dst", peers[1]), c.on("partition", "--dst", peers[2]))
 	c.lost("three at once", 20, "xxx.", to(thereFour, 80), to(thereOther, 80), to(thereSix, 80), from(thereFour, 80))
 	together([]string{"clear", "--all"}, []string{"clear", "--all"})
+	c.settle(before)
 	c.lost("cleared by two", 20, "...", to(thereFour, 80), to(thereOther, 80), to(thereSix, 80))
 }
