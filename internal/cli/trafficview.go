@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -90,47 +89,12 @@ func offloadText(o fault.Offload) string {
 	on := slices.DeleteFunc(slices.Clone(o.Before), func(f string) bool { return slices.Contains(o.Off, f) })
 	text := "none on"
 	if len(on) > 0 {
-		text = "on " + features(on)
+		text = "on " + fault.FeatureNames(on)
 	}
 	if len(o.Off) > 0 {
-		text += "; off while the fault lasts: " + features(o.Off)
+		text += "; off while the fault lasts: " + fault.FeatureNames(o.Off)
 	}
 	return name + ": " + text
-}
-
-// features says ethtool's features by the short names that people know, and how many
-// others there are.
-func features(names []string) string {
-	var known []string
-	others := 0
-	for _, n := range names {
-		short := ""
-		switch {
-		case strings.HasPrefix(n, "tx-tcp"):
-			short = "tso"
-		case n == "tx-generic-segmentation":
-			short = "gso"
-		case n == "tx-udp-segmentation":
-			short = "uso"
-		case strings.HasPrefix(n, "rx-gro"):
-			short = "gro"
-		case n == "rx-lro":
-			short = "lro"
-		}
-		switch {
-		case short == "":
-			others++
-		case !slices.Contains(known, short):
-			known = append(known, short)
-		}
-	}
-	switch {
-	case others == 1:
-		known = append(known, "1 other")
-	case others > 1:
-		known = append(known, fmt.Sprintf("%d others", others))
-	}
-	return strings.Join(known, ", ")
 }
 
 // deviceWay is a direction in a device's words.

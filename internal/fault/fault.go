@@ -146,15 +146,6 @@ const (
 	ForceDefaultRoute = "default-route"
 )
 
-// Offload is what a device does with segments: the names of ethtool's features.
-type Offload struct {
-	Namespace, Device string
-	// Before are the features that were on: "tx-tcp-segmentation", "rx-gro", ...
-	Before []string
-	// Off are those of Before that are off while the fault lasts.
-	Off []string
-}
-
 // Counters are packets since the fault was applied, or last changed.
 type Counters struct {
 	// Seen are the selected packets that passed the place.

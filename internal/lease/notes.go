@@ -86,41 +86,10 @@ func superPackets(f fault.Fault) string {
 		}
 		if len(on) > 0 {
 			return fmt.Sprintf("%s may act on up to 64 KB of TCP at once, since %s has segmentation offload on (%s); --offload off cuts it into packets while the fault lasts",
-				what, where(o), shortNames(on))
+				what, where(o), fault.FeatureNames(on))
 		}
 	}
 	return ""
-}
-
-// shortNames says features of segmentation by the names that people know, and how many
-// others there are: "gso, tso, 9 others".
-func shortNames(features []string) string {
-	var known []string
-	others := 0
-	for _, f := range features {
-		short := ""
-		switch {
-		case strings.HasPrefix(f, "tx-tcp"):
-			short = "tso"
-		case f == "tx-generic-segmentation":
-			short = "gso"
-		case f == "tx-udp-segmentation":
-			short = "uso"
-		default:
-			others++
-			continue
-		}
-		if !slices.Contains(known, short) {
-			known = append(known, short)
-		}
-	}
-	switch {
-	case others == 1:
-		known = append(known, "1 other")
-	case others > 1:
-		known = append(known, fmt.Sprintf("%d others", others))
-	}
-	return strings.Join(known, ", ")
 }
 
 func where(o fault.Offload) string {

@@ -1,0 +1,51 @@
+package fault
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Offload is what a device does with segments: the names of ethtool's features.
+type Offload struct {
+	Namespace, Device string
+	// Before are the features that were on: "tx-tcp-segmentation", "rx-gro", ...
+	Before []string
+	// Off are those of Before that are off while the fault lasts.
+	Off []string
+}
+
+// FeatureNames says ethtool's features by the short names that people know, and how
+// many others there are: "gso, tso, 9 others".
+func FeatureNames(names []string) string {
+	var known []string
+	others := 0
+	for _, n := range names {
+		short := ""
+		switch {
+		case strings.HasPrefix(n, "tx-tcp"):
+			short = "tso"
+		case n == "tx-generic-segmentation":
+			short = "gso"
+		case n == "tx-udp-segmentation":
+			short = "uso"
+		case strings.HasPrefix(n, "rx-gro"):
+			short = "gro"
+		case n == "rx-lro":
+			short = "lro"
+		}
+		switch {
+		case short == "":
+			others++
+		case !slices.Contains(known, short):
+			known = append(known, short)
+		}
+	}
+	switch {
+	case others == 1:
+		known = append(known, "1 other")
+	case others > 1:
+		known = append(known, fmt.Sprintf("%d others", others))
+	}
+	return strings.Join(known, ", ")
+}
