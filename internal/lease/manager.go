@@ -12,7 +12,6 @@ import (
 
 	"netemd/internal/fault"
 	"netemd/internal/target"
-	"netemd/qdisc"
 )
 
 // StreamEngine carries out stream faults: the toxics of a target's proxy.
@@ -73,7 +72,7 @@ type Manager struct {
 	held   map[string]*held
 	// order has what held has, in the order in which it was applied.
 	order    []*held
-	requests map[string]request
+	requests map[string]*request
 	settings map[string]settings // of paths, by their lanes
 	closed   bool
 }
@@ -98,21 +97,11 @@ type held struct {
 	notes notes
 }
 
-// request is what an Apply with a request id was about.
-type request struct {
-	id     string // of the fault
-	finger string
-	ended  time.Time
-}
-
-// requestMemory is how long the end of a fault is remembered for replays.
-const requestMemory = time.Hour
-
 // New returns a Manager without faults. Close must be called.
 func New(cfg Config) *Manager {
 	m := &Manager{
 		cfg: cfg, events: newBroadcaster(), prefix: newPrefix(),
-		held: map[string]*held{}, requests: map[string]request{}, settings: map[string]settings{}, lanes: lanes{all: map[string]*lane{}},
+		held: map[string]*held{}, requests: map[string]*request{}, settings: map[string]settings{}, lanes: lanes{all: map[string]*lane{}},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
@@ -140,7 +129,7 @@ func (h *held) isPacket() bool { return h.fault.Spec.Packet != nil }
 
 // Apply makes a fault, or returns the one that an earlier call with the same
 // RequestID made. When it fails, everything is as it was.
-func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
+func (m *Manager) Apply(ctx context.Context, s fault.Spec) (f fault.Fault, err error) {
 	if err := s.Validate(); err != nil {
 		return fault.Fault{}, err
 	}
@@ -150,18 +139,22 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 	if s.Direction == "" {
 		s.Direction = fault.To
 	}
-	if f, ok, err := m.replay(s); ok || err != nil {
+	f, ok, made, err := m.claim(ctx, s)
+	if ok || err != nil {
 		return f, err
 	}
+	defer func() { made(f.ID) }()
+	return m.apply(ctx, s)
+}
+
+// apply is Apply of a request that nobody else is at.
+func (m *Manager) apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
 	h := &held{fault: fault.Fault{Spec: s, State: fault.Active}}
 	leave, err := m.enterNew(ctx, h)
 	if err != nil {
 		return fault.Fault{}, err
 	}
 	defer leave()
-	if f, ok, err := m.replay(s); ok || err != nil { // its twin was before us in the lane
-		return f, err
-	}
 	if err := m.plan(ctx, h); err != nil {
 		return fault.Fault{}, err
 	}
@@ -176,9 +169,6 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.schedule(h)
-	if s.RequestID != "" {
-		m.requests[s.RequestID] = request{id: h.fault.ID, finger: fingerprint(s)}
-	}
 	m.publish("applied", h.fault)
 	return h.fault, nil
 }
@@ -257,42 +247,6 @@ func (m *Manager) takeBack(ctx context.Context, h *held) error {
 	id, over := h.fault.ID, h.fault.Expires
 	h.timer = time.AfterFunc(firstRetry, func() { m.expire(id, over) })
 	return fmt.Errorf("undo, which is tried again: %w", err)
-}
-
-// replay finds the fault that an earlier request of the same id made.
-func (m *Manager) replay(s fault.Spec) (fault.Fault, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, r := range m.requests {
-		if !r.ended.IsZero() && time.Since(r.ended) > requestMemory {
-			delete(m.requests, id)
-		}
-	}
-	r, ok := m.requests[s.RequestID]
-	if !ok || s.RequestID == "" {
-		return fault.Fault{}, false, nil
-	}
-	if r.finger != fingerprint(s) {
-		return fault.Fault{}, true, &qdisc.FieldError{Field: "request_id", Value: s.RequestID, Want: "an id of its own for each different request"}
-	}
-	h, ok := m.held[r.id]
-	if !ok {
-		return fault.Fault{}, true, fmt.Errorf("apply: request id %q made fault %s, which has ended", s.RequestID, r.id)
-	}
-	return h.fault, true, nil
-}
-
-func fingerprint(s fault.Spec) string {
-	packet := "-"
-	if s.Packet != nil {
-		packet = fmt.Sprintf("%+v", *s.Packet)
-	}
-	selector := "-"
-	if s.Selector != nil {
-		selector = fmt.Sprintf("%+v", *s.Selector)
-	}
-	s.Packet, s.Selector, s.SSHConnection = nil, nil, ""
-	return fmt.Sprintf("%+v %s %s", s, packet, selector)
 }
 
 // aim resolves what h is aimed at, now.
@@ -385,9 +339,8 @@ func (m *Manager) drop(h *held) {
 	defer m.mu.Unlock()
 	delete(m.held, h.fault.ID)
 	m.order = slices.DeleteFunc(m.order, func(o *held) bool { return o == h })
-	if r, ok := m.requests[h.fault.Spec.RequestID]; ok {
+	if r := m.requests[h.fault.Spec.RequestID]; r != nil && r.fault == h.fault.ID {
 		r.ended = time.Now()
-		m.requests[h.fault.Spec.RequestID] = r
 	}
 }
 

@@ -342,24 +342,6 @@ func TestChange(t *testing.T) {
 	}
 }
 
-func TestRepeatedRequestMakesOneFault(t *testing.T) {
-	m := newManager(t, newFakeEngine())
-	s := loss(20)
-	s.RequestID = "r1"
-	a, err := m.Apply(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := m.Apply(t.Context(), s)
-	if err != nil || a.ID != b.ID {
-		t.Fatalf("replay gave %s, %v, want %s", b.ID, err, a.ID)
-	}
-	s.Packet = &qdisc.Netem{Loss: 30}
-	if _, err := m.Apply(t.Context(), s); !errors.Is(err, qdisc.ErrInvalid) {
-		t.Errorf("another request of the same id: %v, want invalid", err)
-	}
-}
-
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeEngine()

@@ -1,0 +1,100 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"netemd/internal/fault"
+	"netemd/qdisc"
+)
+
+// request is what an Apply with a request id was about.
+type request struct {
+	finger string
+	// done is closed when that Apply has ended; fault is the id that it made then, and
+	// ended when that fault did.
+	done  chan struct{}
+	fault string
+	ended time.Time
+}
+
+// requestMemory is how long the end of a fault is remembered for replays.
+const requestMemory = time.Hour
+
+// claim takes the request id of s for a call, which ends by calling made with the id of
+// the fault that came of it, empty for none. When another call has it, that one's answer
+// is found, waited for as long as ctx lasts; when it failed, the id is free again. Another
+// request under the same id is refused at once, with a *qdisc.FieldError.
+func (m *Manager) claim(ctx context.Context, s fault.Spec) (f fault.Fault, found bool, made func(id string), err error) {
+	if s.RequestID == "" {
+		return f, false, func(string) {}, nil
+	}
+	finger := fingerprint(s)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forgetRequests()
+	for r := m.requests[s.RequestID]; r != nil; r = m.requests[s.RequestID] {
+		if r.finger != finger {
+			return f, false, nil, &qdisc.FieldError{Field: "request_id", Value: s.RequestID, Want: "an id of its own for each different request"}
+		}
+		if r.fault != "" {
+			f, err = m.replay(s.RequestID, r)
+			return f, true, nil, err
+		}
+		m.mu.Unlock()
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			err = fmt.Errorf("apply: waiting for the call with the same request id: %w", context.Cause(ctx))
+		}
+		m.mu.Lock()
+		if err != nil {
+			return f, false, nil, err
+		}
+	}
+	r := &request{finger: finger, done: make(chan struct{})}
+	m.requests[s.RequestID] = r
+	return f, false, func(id string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if r.fault = id; id == "" {
+			delete(m.requests, s.RequestID)
+		} else if m.held[id] == nil { // it has ended already
+			r.ended = time.Now()
+		}
+		close(r.done)
+	}, nil
+}
+
+// replay is the answer to a request that made a fault. The caller holds the lock.
+func (m *Manager) replay(id string, r *request) (fault.Fault, error) {
+	h := m.held[r.fault]
+	if h == nil {
+		return fault.Fault{}, fmt.Errorf("apply: request id %q made fault %s, which has ended", id, r.fault)
+	}
+	return h.fault, nil
+}
+
+// forgetRequests forgets those whose fault ended long ago. The caller holds the lock.
+func (m *Manager) forgetRequests() {
+	for id, r := range m.requests {
+		if !r.ended.IsZero() && time.Since(r.ended) > requestMemory {
+			delete(m.requests, id)
+		}
+	}
+}
+
+// fingerprint is the same for two specs that ask for the same.
+func fingerprint(s fault.Spec) string {
+	packet := "-"
+	if s.Packet != nil {
+		packet = fmt.Sprintf("%+v", *s.Packet)
+	}
+	selector := "-"
+	if s.Selector != nil {
+		selector = fmt.Sprintf("%+v", *s.Selector)
+	}
+	s.Packet, s.Selector, s.SSHConnection = nil, nil, ""
+	return fmt.Sprintf("%+v %s %s", s, packet, selector)
+}

@@ -1,0 +1,91 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+func TestRepeatedRequestMakesOneFault(t *testing.T) {
+	m := newManager(t, newFakeEngine())
+	s := loss(20)
+	s.RequestID = "r1"
+	a, err := m.Apply(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := m.Apply(t.Context(), s)
+	if err != nil || a.ID != b.ID {
+		t.Fatalf("replay gave %s, %v, want %s", b.ID, err, a.ID)
+	}
+	s.Packet = &qdisc.Netem{Loss: 30}
+	if _, err := m.Apply(t.Context(), s); !errors.Is(err, qdisc.ErrInvalid) {
+		t.Errorf("another request of the same id: %v, want invalid", err)
+	}
+}
+
+// A request id is held from the beginning of a call: its twin gets the answer of the
+// first, whatever becomes of that, and another request is refused without waiting.
+func TestRequestsAtTheSameTime(t *testing.T) {
+	broken := errors.New("broken")
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newFakeEngine()
+			m := newManager(t, e)
+			busy, sets := make(chan struct{}), 0
+			e.failSets(func(target.Place, qdisc.Netem) error {
+				if sets++; sets == 1 {
+					e.mu.Unlock()
+					<-busy
+					e.mu.Lock()
+					if fails {
+						return broken
+					}
+				}
+				return nil
+			})
+			s := loss(20)
+			s.RequestID = "r1"
+			type answer struct {
+				fault fault.Fault
+				err   error
+			}
+			answers := make(chan answer, 2)
+			apply := func() {
+				f, err := m.Apply(t.Context(), s)
+				answers <- answer{f, err}
+			}
+			go apply()
+			synctest.Wait()
+			go apply()
+			synctest.Wait()
+			other := s
+			other.Target = "bare"
+			var field *qdisc.FieldError
+			if _, err := m.Apply(t.Context(), other); !errors.As(err, &field) || field.Field != "request_id" {
+				t.Errorf("another target under the same id: %v, want an error of request_id", err)
+			}
+			late, cancel := context.WithCancel(t.Context())
+			cancel()
+			if _, err := m.Apply(late, s); !errors.Is(err, context.Canceled) {
+				t.Errorf("a twin that gives up: %v", err)
+			}
+			close(busy)
+			a, b := <-answers, <-answers
+			if !fails && (a.err != nil || b.err != nil || a.fault.ID != b.fault.ID) {
+				t.Errorf("twins: %s, %v and %s, %v", a.fault.ID, a.err, b.fault.ID, b.err)
+			}
+			if fails && (!errors.Is(a.err, broken) || b.err != nil) {
+				t.Errorf("after the first failed: %v, %v, want the second to try itself", a.err, b.err)
+			}
+			if all := m.List(t.Context()); len(all) != 1 {
+				t.Errorf("%d faults, want 1", len(all))
+			}
+		})
+	}
+}
