@@ -72,9 +72,10 @@ func (m *Manager) follow(ctx context.Context, id string, match target.Match, err
 	}
 }
 
-// move puts h into force for match, then takes it away from what it had before: no
-// packet that is meant both before and after goes unimpaired meanwhile. When h was not
-// moved it is as before. The caller holds the lane.
+// move takes h to match: in one step where its engine can, else it is put into force there
+// first, then taken away from where it was. Either way no packet that is meant both before
+// and after goes unimpaired meanwhile. When h was not moved it is as before. The caller
+// holds the lane.
 func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved bool, err error) {
 	after := held{fault: h.fault, target: h.target}
 	after.target.To.Match, after.target.From.Match = match, match.Reverse()
@@ -101,10 +102,14 @@ func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved 
 	}
 	before := held{target: h.target, slots: h.slots}
 	m.take(h, after)
-	for _, s := range came {
-		if err = m.set(ctx, h, s, m.at(s)); err != nil {
-			m.take(h, before)
-			return false, errors.Join(err, m.leave(ctx, h, came))
+	if m.rematch(ctx, h, left, came) {
+		left = nil
+	} else {
+		for _, s := range came {
+			if err = m.set(ctx, h, s, m.at(s)); err != nil {
+				m.take(h, before)
+				return false, errors.Join(err, m.leave(ctx, h, came))
+			}
 		}
 	}
 	err = m.leave(ctx, h, left)
@@ -114,6 +119,43 @@ func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved 
 	defer m.mu.Unlock()
 	h.carried, h.fault.Counters = seen.counters, seen.counters
 	return true, err
+}
+
+// rematcher is an engine that can give the fault at a place other packets in one step,
+// so that what waits in its queue keeps its order. After an error the fault is as before.
+type rematcher interface {
+	Rematch(ctx context.Context, p target.Place, m target.Match) error
+}
+
+// rematch moves h from the slots that it left to those that it came to, where its engine
+// can do that. It is all or nothing; what another fault stands on is not moved.
+func (m *Manager) rematch(ctx context.Context, h *held, left, came []slot) bool {
+	e, ok := m.cfg.Engines[h.fault.Engine].(rematcher)
+	if !ok || len(left) != len(came) {
+		return false
+	}
+	for i, s := range left {
+		// h has taken what it came to, and stands there alone.
+		if s.index != came[i].index || s.place.Owned || len(m.at(s)) > 0 || len(m.at(came[i])) != 1 {
+			return false
+		}
+	}
+	for i, s := range left {
+		err := e.Rematch(ctx, s.place, came[i].place.Match)
+		if err == nil {
+			continue
+		}
+		m.cfg.Log.Info("a fault does not move in one step", "fault", h.fault.ID, "place", s.place.String(), "err", err)
+		ctx, cancel := undoing(ctx)
+		defer cancel()
+		for k := range i { // what cannot go back is set anew and cleared, as without a Rematch
+			if err := e.Rematch(ctx, came[k].place, left[k].place.Match); err != nil {
+				m.cfg.Log.Warn("a fault does not move back", "fault", h.fault.ID, "place", came[k].place.String(), "err", err)
+			}
+		}
+		return false
+	}
+	return true
 }
 
 // missing are the slots of a that b has not.
