@@ -32,8 +32,8 @@ type fakeAgent struct {
 	cleared  []string
 	labs     []lab.Info
 	features feature.Report
-	// matched is how many packets every packet fault has seen.
-	matched uint64
+	// matched is how many packets every packet fault has seen, queued how many it holds.
+	matched, queued uint64
 	// state, when set, is what a look finds every fault in.
 	state fault.State
 	// verdict is what a verification comes to; empty is Pass.
@@ -119,7 +119,7 @@ func (a *fakeAgent) Get(_ context.Context, id string) (fault.Fault, error) {
 	}
 	if got.Spec.Packet != nil {
 		got.Counters = fault.Counters{Seen: a.matched, Lost: a.matched / 5}
-		got.CountersMissing = a.missing
+		got.CountersMissing, got.Queued = a.missing, a.queued
 	}
 	return got, nil
 }

@@ -86,7 +86,7 @@ func TestGolden(t *testing.T) {
 			"loss 20% --dev v0 --netns blue --protocol tcp --dst 192.0.2.0/24,db.example --port 80 --port 8000-8100 --exclude-dst 192.0.2.7 --force ssh --offload off",
 			"list", "show f1", "show f1 -o json", "loss 1% --dev v0 --direction ingress", "clear --dev v0", "clear --dev v0 --netns blue", "clear --dev v0 --netns blue",
 		}},
-		{name: "stats", world: world{agent: &fakeAgent{matched: 3121, missing: []string{"overflow", "delayed"}}}, lines: []string{
+		{name: "stats", world: world{agent: &fakeAgent{matched: 3121, queued: 12, missing: []string{"overflow", "delayed"}}}, lines: []string{
 			"stats", "stats -o json", "loss 20% --target pg", "toxic down --target pg", "stats f1", "stats f1 -o json", "stats", "stats -o jsonl", "stats f2", "stats f9", "stats f1 f2",
 		}},
 		{name: "verify", lines: []string{

@@ -25,6 +25,8 @@ type statsView struct {
 	Reordered  *uint64      `json:"reordered_packets"`
 	Corrupted  *uint64      `json:"corrupted_packets"`
 	Opened     *uint64      `json:"opened_packets"`
+	// Queued are held by the fault now; all others are counted since it began.
+	Queued *uint64 `json:"queued_packets"`
 }
 
 func viewStats(f fault.Fault) statsView {
@@ -40,6 +42,7 @@ func viewStats(f fault.Fault) statsView {
 		Seen: told("seen", c.Seen), Lost: told("lost", c.Lost), Overflow: told("overflow", c.Overflow),
 		Delayed: told("delayed", c.Delayed), Duplicated: told("duplicated", c.Duplicated),
 		Reordered: told("reordered", c.Reordered), Corrupted: told("corrupted", c.Corrupted), Opened: told("opened", c.Opened),
+		Queued: told("queued", f.Queued),
 	}
 }
 
@@ -54,7 +57,8 @@ func (a *app) stats() *cobra.Command {
 		Long: `Count what happened to the packets of each packet fault, or of one, since it was
 applied or last changed, also those that a verification sent. OVERFLOW is what a full
 queue dropped, which is no loss that was asked for; OPENED passed unimpaired because
-the engine was late. A dash is what the engine cannot tell.`,
+the engine was late; QUEUED are held at this moment. A dash is what the engine cannot
+tell.`,
 		ValidArgsFunction: a.completeFaults,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -95,12 +99,12 @@ func statsOf(ctx context.Context, agent Agent, args []string) ([]fault.Fault, er
 
 func statsTable(vs []statsView, s style) *table {
 	t := &table{
-		head:  []string{"ID", "TARGET", "STATE", "SEEN", "LOST", "OVERFLOW", "DELAYED", "DUPLICATED", "REORDERED", "CORRUPTED", "OPENED"},
-		right: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true},
+		head:  []string{"ID", "TARGET", "STATE", "SEEN", "LOST", "OVERFLOW", "DELAYED", "DUPLICATED", "REORDERED", "CORRUPTED", "OPENED", "QUEUED"},
+		right: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true},
 	}
 	for _, v := range vs {
 		t.add(s.bold(v.ID), v.Target, paintState(s, v.State), countText(v.Seen), countText(v.Lost), countText(v.Overflow), countText(v.Delayed),
-			countText(v.Duplicated), countText(v.Reordered), countText(v.Corrupted), countText(v.Opened))
+			countText(v.Duplicated), countText(v.Reordered), countText(v.Corrupted), countText(v.Opened), countText(v.Queued))
 	}
 	return t
 }

@@ -129,6 +129,8 @@ type Fault struct {
 	// give here, which are 0 for that reason.
 	Counters        Counters
 	CountersMissing []string
+	// Queued are the packets that all places held at the last look.
+	Queued uint64
 	// Offloads are the offload settings of the devices of the path.
 	Offloads []Offload
 }

@@ -65,7 +65,7 @@ func (m *Manager) end(ctx context.Context, h *held, state fault.State) (fault.Fa
 	now, _ := m.count(ctx, h) // the last look; without it the one before stands
 	m.mu.Lock()
 	h.ending = true
-	h.fault.Counters = now.counters
+	h.fault.Counters, h.fault.Queued = now.counters, now.queued
 	m.mu.Unlock()
 	err := m.restore(ctx, h)
 	if err == nil {

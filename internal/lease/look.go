@@ -82,7 +82,7 @@ func (m *Manager) look(ctx context.Context, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := h.fault.State
-	h.fault.State, h.fault.Counters, h.fault.CountersMissing = now.state, now.counters, now.missing
+	h.fault.State, h.fault.Counters, h.fault.CountersMissing, h.fault.Queued = now.state, now.counters, now.missing, now.queued
 	switch now.state {
 	case before:
 	case fault.Active:
@@ -97,18 +97,19 @@ type sight struct {
 	state    fault.State
 	counters fault.Counters
 	missing  []string
+	queued   uint64
 }
 
 // count reads every slot of h. The error says that the kernel could not be asked;
 // the sight is then the one before. The caller holds the lane.
 func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
-	old := sight{h.fault.State, h.fault.Counters, h.fault.CountersMissing}
+	old := sight{h.fault.State, h.fault.Counters, h.fault.CountersMissing, h.fault.Queued}
 	now := sight{state: fault.Active}
 	for _, s := range h.slots {
 		same, err := m.compare(ctx, h, s, &now)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return sight{fault.Lost, old.counters, old.missing}, nil
+			return sight{fault.Lost, old.counters, old.missing, 0}, nil
 		case err != nil:
 			return old, err
 		case !same:
@@ -145,6 +146,7 @@ func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (boo
 		return false, err
 	}
 	now.counters = now.counters.Add(st.Counters)
+	now.queued += st.Queued
 	for _, name := range st.CountersMissing {
 		if !slices.Contains(now.missing, name) {
 			now.missing = append(now.missing, name)

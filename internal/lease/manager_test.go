@@ -28,6 +28,7 @@ type fakeEngine struct {
 	failSet  func(p target.Place, n qdisc.Netem) error
 	failFree error
 	counted  fault.Counters
+	queued   uint64
 	gone     bool
 	// ops is what was done, in order: "set KEY", "clear KEY".
 	ops []string
@@ -62,7 +63,7 @@ func (e *fakeEngine) Read(ctx context.Context, p target.Place) (fault.Status, er
 	if e.gone {
 		return fault.Status{}, fs.ErrNotExist
 	}
-	return fault.Status{Netem: e.at[p.Key()], Counters: e.counted}, nil
+	return fault.Status{Netem: e.at[p.Key()], Counters: e.counted, Queued: e.queued}, nil
 }
 
 func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
@@ -662,5 +663,22 @@ func TestCountersBeginWithTheFaultAndItsChange(t *testing.T) {
 	}
 	if got, _ := m.Get(t.Context(), f.ID); got.Counters != (fault.Counters{Seen: 20, Lost: 1}) {
 		t.Errorf("after a change it counts %+v, want what came since", got.Counters)
+	}
+}
+
+func TestQueuedIsWhatAllPlacesHold(t *testing.T) {
+	e := newFakeEngine()
+	m := newManager(t, e)
+	s := delay(time.Second)
+	s.Direction = fault.Both
+	f, err := m.Apply(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for queued, want := range map[uint64]uint64{7: 14, 0: 0} {
+		e.queued = queued
+		if got, err := m.Get(t.Context(), f.ID); err != nil || got.Queued != want {
+			t.Errorf("two places hold %d each: %d, %v", queued, got.Queued, err)
+		}
 	}
 }

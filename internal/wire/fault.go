@@ -220,6 +220,7 @@ func Fault(f fault.Fault) *netemv1.Fault {
 		Id: f.ID, Spec: FaultSpec(f.Spec), State: states.toProto(f.State), Engine: engines.toProto(f.Engine),
 		EngineReason: f.EngineReason, Placement: f.Placement, Warnings: f.Warnings, CountersMissing: f.CountersMissing,
 		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires), Offloads: offloads(f.Offloads),
+		QueuedPackets: f.Queued,
 		Counters: &netemv1.Counters{
 			Seen: f.Counters.Seen, Lost: f.Counters.Lost, Overflow: f.Counters.Overflow, Delayed: f.Counters.Delayed,
 			Duplicated: f.Counters.Duplicated, Reordered: f.Counters.Reordered, Corrupted: f.Counters.Corrupted, Opened: f.Counters.Opened,
@@ -236,7 +237,7 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 	s.Owner = m.GetSpec().GetOwner()
 	f := fault.Fault{
 		ID: m.GetId(), Spec: s, EngineReason: m.GetEngineReason(), Placement: m.GetPlacement(), Warnings: m.GetWarnings(),
-		CountersMissing: m.GetCountersMissing(),
+		CountersMissing: m.GetCountersMissing(), Queued: m.GetQueuedPackets(),
 		Applied:         m.GetApplied().AsTime(), Expires: m.GetExpires().AsTime(), Offloads: offloadsOf(m.GetOffloads()),
 	}
 	if f.State, err = states.fromProto("state", m.GetState()); err != nil {

@@ -1188,6 +1188,7 @@ type Fault struct {
 	Counters        *Counters              `protobuf:"bytes,10,opt,name=counters,proto3" json:"counters,omitempty"`
 	CountersMissing []string               `protobuf:"bytes,11,rep,name=counters_missing,json=countersMissing,proto3" json:"counters_missing,omitempty"`
 	Offloads        []*Offload             `protobuf:"bytes,12,rep,name=offloads,proto3" json:"offloads,omitempty"`
+	QueuedPackets   uint64                 `protobuf:"varint,13,opt,name=queued_packets,json=queuedPackets,proto3" json:"queued_packets,omitempty"` // held by the fault at the last look
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1304,6 +1305,13 @@ func (x *Fault) GetOffloads() []*Offload {
 		return x.Offloads
 	}
 	return nil
+}
+
+func (x *Fault) GetQueuedPackets() uint64 {
+	if x != nil {
+		return x.QueuedPackets
+	}
+	return 0
 }
 
 type Offload struct {
@@ -3739,7 +3747,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"duplicated\x12\x1c\n" +
 	"\treordered\x18\x06 \x01(\x04R\treordered\x12\x1c\n" +
 	"\tcorrupted\x18\a \x01(\x04R\tcorrupted\x12\x16\n" +
-	"\x06opened\x18\b \x01(\x04R\x06opened\"\xeb\x03\n" +
+	"\x06opened\x18\b \x01(\x04R\x06opened\"\x92\x04\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +
@@ -3753,7 +3761,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\bcounters\x18\n" +
 	" \x01(\v2\x12.netem.v1.CountersR\bcounters\x12)\n" +
 	"\x10counters_missing\x18\v \x03(\tR\x0fcountersMissing\x12-\n" +
-	"\boffloads\x18\f \x03(\v2\x11.netem.v1.OffloadR\boffloads\"i\n" +
+	"\boffloads\x18\f \x03(\v2\x11.netem.v1.OffloadR\boffloads\x12%\n" +
+	"\x0equeued_packets\x18\r \x01(\x04R\rqueuedPackets\"i\n" +
 	"\aOffload\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x16\n" +
