@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"netemd/internal/content"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -39,7 +40,7 @@ const (
 	MaxTTL     = 24 * time.Hour
 )
 
-// Spec is what is asked for. Exactly one of Packet and Toxics is given.
+// Spec is what is asked for. Exactly one of Packet, Content and Toxics is given.
 type Spec struct {
 	// Target is a target's name; empty with a Selector.
 	Target string
@@ -51,6 +52,8 @@ type Spec struct {
 	Engine Engine
 	// Packet is the impairment of a packet fault.
 	Packet *qdisc.Netem
+	// Content is the rule of a fault that acts on chosen packets only.
+	Content *content.Rule
 	// Toxics are what a stream fault does to connections through the proxy.
 	Toxics []Toxic
 	// Force names the protections that are lifted: see the Force constants.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/qdisc"
@@ -24,4 +25,21 @@ type Engine interface {
 	Clear(ctx context.Context, p target.Place) error
 	// Close clears what is left and releases everything.
 	Close() error
+}
+
+// ContentEngine is an Engine that can also act on chosen packets. A rule at a place is
+// a thing of its own, beside the impairment there and other rules. The methods are
+// idempotent and safe for concurrent use.
+type ContentEngine interface {
+	// SetContent puts r into force at p until deadline, which the engine enforces by
+	// itself. Setting what is in force already only moves the deadline: nothing is
+	// counted anew. When it fails nothing of it is in force.
+	SetContent(ctx context.Context, p target.Place, r content.Rule, deadline time.Time) error
+	// ReadContent returns the counters of r at p, and whether it is in force; the error
+	// is fs.ErrNotExist when p is gone.
+	ReadContent(ctx context.Context, p target.Place, r content.Rule) (s fault.Status, inForce bool, err error)
+	// ContentLog returns what r did at p, also for a short while after it was cleared.
+	ContentLog(ctx context.Context, p target.Place, r content.Rule) (content.Log, error)
+	// ClearContent takes r away from p; held packets leave when they are due.
+	ClearContent(ctx context.Context, p target.Place, r content.Rule) error
 }

@@ -29,6 +29,10 @@ type Flow struct {
 	// SourcePorts and DestinationPorts select by port, for protocols that have ports:
 	// TCP, UDP, UDP-Lite, SCTP, DCCP.
 	SourcePorts, DestinationPorts Ports
+	// FlagsSet and FlagsClear select TCP packets by flag bits as in the header (1 FIN, 2
+	// SYN, 4 RST, 8 PSH, 16 ACK, 32 URG, 64 ECE, 128 CWR): all of the one must be set,
+	// and none of the other. Any of them needs Protocol 6.
+	FlagsSet, FlagsClear uint8
 }
 
 // Ports is a range of ports, both ends included. The zero value is any, also packets

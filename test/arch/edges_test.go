@@ -22,12 +22,14 @@ var allowed = map[string][]string{
 	"internal/child":   {"namespaces"},
 	"internal/version": {},
 	"internal/target":  {"namespaces", "qdisc"},
-	"internal/fault":   {"internal/target", "qdisc"},
+	"internal/fault":   {"internal/content", "internal/target", "qdisc"},
+	// Which packets a deterministic fault acts on; plain types, for both sides of the socket.
+	"internal/content": {"qdisc"},
 	"internal/lab":     {"internal/child", "internal/target", "namespaces", "qdisc"},
 	"internal/lab/":    {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
-	"internal/lease":   {"internal/fault", "internal/target", "namespaces", "qdisc"},
+	"internal/lease":   {"internal/content", "internal/fault", "internal/target", "namespaces", "qdisc"},
 	// Engines know what a fault is and where; never who holds it.
-	"internal/engine/": {"internal/child", "internal/engine/ebpf/model", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
+	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
 	// What a match selects, as Go and as a program for the kernel; for both engines.
 	"internal/match": {"internal/target"},
 	// What a verification found, for both sides of the socket.
@@ -40,15 +42,15 @@ var allowed = map[string][]string{
 	// The answers are plain types; what tries the kernel stands below them.
 	"internal/feature":  {"internal/fault"},
 	"internal/feature/": {"internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "namespaces", "qdisc"},
-	"internal/wire":     {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
-	"internal/client":   {"api/", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
-	"internal/agent": {"api/", "internal/child", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
+	"internal/wire":     {"api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
+	"internal/client":   {"api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
+	"internal/agent": {"api/", "internal/child", "internal/content", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
 		"internal/lab", "internal/lab/", "internal/lease", "internal/offload", "internal/prober", "internal/target", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	"internal/testbed":    {},
 	"internal/report":     {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
-	"internal/cli": {"internal/catalogue", "internal/client", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
+	"internal/cli": {"internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
 		"internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 }

@@ -801,6 +801,7 @@ type FaultSpec struct {
 	Selector      *TrafficSelector       `protobuf:"bytes,8,opt,name=selector,proto3" json:"selector,omitempty"` // instead of target
 	Force         []string               `protobuf:"bytes,9,rep,name=force,proto3" json:"force,omitempty"`       // agent | ssh | default-route
 	Offload       string                 `protobuf:"bytes,10,opt,name=offload,proto3" json:"offload,omitempty"`  // empty or "off"
+	Content       *ContentRule           `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`  // instead of packet or toxics
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -905,6 +906,98 @@ func (x *FaultSpec) GetOffload() string {
 	return ""
 }
 
+func (x *FaultSpec) GetContent() *ContentRule {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+// ContentRule chooses packets by what they are.
+type ContentRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`                                         // syn | synack | fin | rst | data | retransmit | every | match
+	N             uint32                 `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`                                              // of data and every
+	Expression    string                 `protobuf:"bytes,3,opt,name=expression,proto3" json:"expression,omitempty"`                             // of match
+	Count         uint32                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`                                      // packets acted on; 0: no end
+	PerConnection bool                   `protobuf:"varint,5,opt,name=per_connection,json=perConnection,proto3" json:"per_connection,omitempty"` // count each connection by itself
+	HoldNs        int64                  `protobuf:"varint,6,opt,name=hold_ns,json=holdNs,proto3" json:"hold_ns,omitempty"`                      // 0: drop
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContentRule) Reset() {
+	*x = ContentRule{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContentRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContentRule) ProtoMessage() {}
+
+func (x *ContentRule) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContentRule.ProtoReflect.Descriptor instead.
+func (*ContentRule) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ContentRule) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ContentRule) GetN() uint32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *ContentRule) GetExpression() string {
+	if x != nil {
+		return x.Expression
+	}
+	return ""
+}
+
+func (x *ContentRule) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ContentRule) GetPerConnection() bool {
+	if x != nil {
+		return x.PerConnection
+	}
+	return false
+}
+
+func (x *ContentRule) GetHoldNs() int64 {
+	if x != nil {
+		return x.HoldNs
+	}
+	return 0
+}
+
 // TrafficSelector is a device and the traffic there.
 type TrafficSelector struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -918,13 +1011,15 @@ type TrafficSelector struct {
 	ExcludePeers  []string               `protobuf:"bytes,8,rep,name=exclude_peers,json=excludePeers,proto3" json:"exclude_peers,omitempty"`
 	ExcludePorts  []*PortRange           `protobuf:"bytes,9,rep,name=exclude_ports,json=excludePorts,proto3" json:"exclude_ports,omitempty"`
 	Control       bool                   `protobuf:"varint,10,opt,name=control,proto3" json:"control,omitempty"`
+	TcpFlagsSet   uint32                 `protobuf:"varint,11,opt,name=tcp_flags_set,json=tcpFlagsSet,proto3" json:"tcp_flags_set,omitempty"`       // all of them must be set
+	TcpFlagsClear uint32                 `protobuf:"varint,12,opt,name=tcp_flags_clear,json=tcpFlagsClear,proto3" json:"tcp_flags_clear,omitempty"` // none of them may be set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrafficSelector) Reset() {
 	*x = TrafficSelector{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1031,7 @@ func (x *TrafficSelector) String() string {
 func (*TrafficSelector) ProtoMessage() {}
 
 func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1044,7 @@ func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficSelector.ProtoReflect.Descriptor instead.
 func (*TrafficSelector) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{6}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TrafficSelector) GetNamespace() string {
@@ -1022,6 +1117,20 @@ func (x *TrafficSelector) GetControl() bool {
 	return false
 }
 
+func (x *TrafficSelector) GetTcpFlagsSet() uint32 {
+	if x != nil {
+		return x.TcpFlagsSet
+	}
+	return 0
+}
+
+func (x *TrafficSelector) GetTcpFlagsClear() uint32 {
+	if x != nil {
+		return x.TcpFlagsClear
+	}
+	return 0
+}
+
 type PortRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	First         uint32                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
@@ -1032,7 +1141,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1153,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1166,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{7}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -1090,7 +1199,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1211,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1224,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Counters) GetSeen() uint64 {
@@ -1195,7 +1304,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1316,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1329,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Fault) GetId() string {
@@ -1326,7 +1435,7 @@ type Offload struct {
 
 func (x *Offload) Reset() {
 	*x = Offload{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1447,7 @@ func (x *Offload) String() string {
 func (*Offload) ProtoMessage() {}
 
 func (x *Offload) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1460,7 @@ func (x *Offload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offload.ProtoReflect.Descriptor instead.
 func (*Offload) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Offload) GetNamespace() string {
@@ -1394,7 +1503,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1515,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1528,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApplyRequest) GetRequestId() string {
@@ -1453,7 +1562,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1574,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1587,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChangeRequest) GetId() string {
@@ -1504,7 +1613,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1625,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1638,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1547,7 +1656,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1668,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1681,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
 }
 
 type ListResponse struct {
@@ -1584,7 +1693,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1705,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1718,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListResponse) GetFaults() []*Fault {
@@ -1629,7 +1738,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1750,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1763,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1688,7 +1797,7 @@ type ClearRequest struct {
 
 func (x *ClearRequest) Reset() {
 	*x = ClearRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1809,7 @@ func (x *ClearRequest) String() string {
 func (*ClearRequest) ProtoMessage() {}
 
 func (x *ClearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1822,7 @@ func (x *ClearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRequest.ProtoReflect.Descriptor instead.
 func (*ClearRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClearRequest) GetWhat() isClearRequest_What {
@@ -1797,7 +1906,7 @@ type DeviceName struct {
 
 func (x *DeviceName) Reset() {
 	*x = DeviceName{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1918,7 @@ func (x *DeviceName) String() string {
 func (*DeviceName) ProtoMessage() {}
 
 func (x *DeviceName) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1931,7 @@ func (x *DeviceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceName.ProtoReflect.Descriptor instead.
 func (*DeviceName) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeviceName) GetNamespace() string {
@@ -1848,7 +1957,7 @@ type ClearResponse struct {
 
 func (x *ClearResponse) Reset() {
 	*x = ClearResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1969,7 @@ func (x *ClearResponse) String() string {
 func (*ClearResponse) ProtoMessage() {}
 
 func (x *ClearResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1982,7 @@ func (x *ClearResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearResponse.ProtoReflect.Descriptor instead.
 func (*ClearResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClearResponse) GetCleared() []*Fault {
@@ -1891,7 +2000,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2012,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2025,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
 }
 
 type VerifyRequest struct {
@@ -1930,7 +2039,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2051,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2064,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *VerifyRequest) GetId() string {
@@ -1991,7 +2100,7 @@ type VerifyMessage struct {
 
 func (x *VerifyMessage) Reset() {
 	*x = VerifyMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2112,7 @@ func (x *VerifyMessage) String() string {
 func (*VerifyMessage) ProtoMessage() {}
 
 func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2125,7 @@ func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyMessage.ProtoReflect.Descriptor instead.
 func (*VerifyMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *VerifyMessage) GetSent() int32 {
@@ -2040,6 +2149,244 @@ func (x *VerifyMessage) GetResultJson() []byte {
 	return nil
 }
 
+type PacketsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PacketsRequest) Reset() {
+	*x = PacketsRequest{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PacketsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PacketsRequest) ProtoMessage() {}
+
+func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PacketsRequest.ProtoReflect.Descriptor instead.
+func (*PacketsRequest) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PacketsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PacketsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+type PacketsMessage struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Packets []*ChosenPacket        `protobuf:"bytes,1,rep,name=packets,proto3" json:"packets,omitempty"`
+	// counted so far: all that were acted on, and those that could not be recorded
+	Chosen        uint64 `protobuf:"varint,2,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Missed        uint64 `protobuf:"varint,3,opt,name=missed,proto3" json:"missed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PacketsMessage) Reset() {
+	*x = PacketsMessage{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PacketsMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PacketsMessage) ProtoMessage() {}
+
+func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PacketsMessage.ProtoReflect.Descriptor instead.
+func (*PacketsMessage) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PacketsMessage) GetPackets() []*ChosenPacket {
+	if x != nil {
+		return x.Packets
+	}
+	return nil
+}
+
+func (x *PacketsMessage) GetChosen() uint64 {
+	if x != nil {
+		return x.Chosen
+	}
+	return 0
+}
+
+func (x *PacketsMessage) GetMissed() uint64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+// ChosenPacket is one packet that a content rule acted on.
+type ChosenPacket struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MonotonicNs   int64                  `protobuf:"varint,1,opt,name=monotonic_ns,json=monotonicNs,proto3" json:"monotonic_ns,omitempty"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	Destination   string                 `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"`
+	Protocol      uint32                 `protobuf:"varint,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	TcpFlags      uint32                 `protobuf:"varint,6,opt,name=tcp_flags,json=tcpFlags,proto3" json:"tcp_flags,omitempty"`
+	Sequence      uint32                 `protobuf:"varint,7,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	PayloadBytes  uint32                 `protobuf:"varint,8,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
+	DataSegment   uint32                 `protobuf:"varint,9,opt,name=data_segment,json=dataSegment,proto3" json:"data_segment,omitempty"`  // 0: not counted
+	LengthBytes   uint32                 `protobuf:"varint,10,opt,name=length_bytes,json=lengthBytes,proto3" json:"length_bytes,omitempty"` // of the IP packet
+	WirePackets   uint32                 `protobuf:"varint,11,opt,name=wire_packets,json=wirePackets,proto3" json:"wire_packets,omitempty"` // more than 1: a super-packet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChosenPacket) Reset() {
+	*x = ChosenPacket{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChosenPacket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChosenPacket) ProtoMessage() {}
+
+func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChosenPacket.ProtoReflect.Descriptor instead.
+func (*ChosenPacket) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ChosenPacket) GetMonotonicNs() int64 {
+	if x != nil {
+		return x.MonotonicNs
+	}
+	return 0
+}
+
+func (x *ChosenPacket) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ChosenPacket) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ChosenPacket) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *ChosenPacket) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *ChosenPacket) GetTcpFlags() uint32 {
+	if x != nil {
+		return x.TcpFlags
+	}
+	return 0
+}
+
+func (x *ChosenPacket) GetSequence() uint32 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ChosenPacket) GetPayloadBytes() uint32 {
+	if x != nil {
+		return x.PayloadBytes
+	}
+	return 0
+}
+
+func (x *ChosenPacket) GetDataSegment() uint32 {
+	if x != nil {
+		return x.DataSegment
+	}
+	return 0
+}
+
+func (x *ChosenPacket) GetLengthBytes() uint32 {
+	if x != nil {
+		return x.LengthBytes
+	}
+	return 0
+}
+
+func (x *ChosenPacket) GetWirePackets() uint32 {
+	if x != nil {
+		return x.WirePackets
+	}
+	return 0
+}
+
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
@@ -2052,7 +2399,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2411,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2424,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -2118,7 +2465,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2477,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2490,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Target) GetName() string {
@@ -2225,7 +2572,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2584,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2597,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Place) GetNamespace() string {
@@ -2316,13 +2663,15 @@ type Flow struct {
 	Destination      string                 `protobuf:"bytes,3,opt,name=destination,proto3" json:"destination,omitempty"`
 	SourcePorts      *PortRange             `protobuf:"bytes,4,opt,name=source_ports,json=sourcePorts,proto3" json:"source_ports,omitempty"`
 	DestinationPorts *PortRange             `protobuf:"bytes,5,opt,name=destination_ports,json=destinationPorts,proto3" json:"destination_ports,omitempty"`
+	TcpFlagsSet      uint32                 `protobuf:"varint,6,opt,name=tcp_flags_set,json=tcpFlagsSet,proto3" json:"tcp_flags_set,omitempty"`       // all of them must be set
+	TcpFlagsClear    uint32                 `protobuf:"varint,7,opt,name=tcp_flags_clear,json=tcpFlagsClear,proto3" json:"tcp_flags_clear,omitempty"` // none of them may be set
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2683,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2696,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Flow) GetProtocol() uint32 {
@@ -2385,6 +2734,20 @@ func (x *Flow) GetDestinationPorts() *PortRange {
 	return nil
 }
 
+func (x *Flow) GetTcpFlagsSet() uint32 {
+	if x != nil {
+		return x.TcpFlagsSet
+	}
+	return 0
+}
+
+func (x *Flow) GetTcpFlagsClear() uint32 {
+	if x != nil {
+		return x.TcpFlagsClear
+	}
+	return 0
+}
+
 type ListTargetsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2393,7 +2756,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2405,7 +2768,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2418,7 +2781,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
 }
 
 type ListTargetsResponse struct {
@@ -2430,7 +2793,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2805,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2818,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -2474,7 +2837,7 @@ type AddTargetRequest struct {
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2849,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2862,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -2518,7 +2881,7 @@ type RemoveTargetRequest struct {
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2893,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2906,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -2561,7 +2924,7 @@ type RemoveTargetResponse struct {
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2936,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2949,7 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
 }
 
 type ResolveTargetRequest struct {
@@ -2598,7 +2961,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +2973,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2986,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -2645,7 +3008,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +3020,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +3033,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Lab) GetName() string {
@@ -2713,7 +3076,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +3088,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +3101,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LabNode) GetName() string {
@@ -2782,7 +3145,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2794,7 +3157,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2807,7 +3170,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LabService) GetKind() string {
@@ -2854,7 +3217,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +3229,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +3242,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -2899,7 +3262,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3274,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3287,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -2950,7 +3313,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3325,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3338,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -2994,7 +3357,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3369,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3382,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -3037,7 +3400,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3049,7 +3412,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3425,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 type ListLabsResponse struct {
@@ -3074,7 +3437,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3449,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3462,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -3118,7 +3481,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3130,7 +3493,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3143,7 +3506,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -3169,7 +3532,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3544,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3557,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -3265,7 +3628,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3640,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3653,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -3322,7 +3685,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3334,7 +3697,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3347,7 +3710,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 type FeaturesResponse struct {
@@ -3362,7 +3725,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3374,7 +3737,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3387,7 +3750,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -3431,7 +3794,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3806,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3819,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Feature) GetName() string {
@@ -3495,7 +3858,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3870,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3883,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
 }
 
 type VersionResponse struct {
@@ -3537,7 +3900,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3549,7 +3912,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3562,7 +3925,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -3707,7 +4070,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x12average_size_bytes\x18\t \x01(\x04R\x10averageSizeBytes\x120\n" +
 	"\x14size_variation_bytes\x18\n" +
 	" \x01(\x04R\x12sizeVariationBytes\x12\x19\n" +
-	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xe6\x02\n" +
+	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\x97\x03\n" +
 	"\tFaultSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x121\n" +
 	"\tdirection\x18\x02 \x01(\x0e2\x13.netem.v1.DirectionR\tdirection\x12(\n" +
@@ -3719,7 +4082,17 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\bselector\x18\b \x01(\v2\x19.netem.v1.TrafficSelectorR\bselector\x12\x14\n" +
 	"\x05force\x18\t \x03(\tR\x05force\x12\x18\n" +
 	"\aoffload\x18\n" +
-	" \x01(\tR\aoffload\"\xf4\x02\n" +
+	" \x01(\tR\aoffload\x12/\n" +
+	"\acontent\x18\v \x01(\v2\x15.netem.v1.ContentRuleR\acontent\"\xa5\x01\n" +
+	"\vContentRule\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\f\n" +
+	"\x01n\x18\x02 \x01(\rR\x01n\x12\x1e\n" +
+	"\n" +
+	"expression\x18\x03 \x01(\tR\n" +
+	"expression\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\x12%\n" +
+	"\x0eper_connection\x18\x05 \x01(\bR\rperConnection\x12\x17\n" +
+	"\ahold_ns\x18\x06 \x01(\x03R\x06holdNs\"\xc0\x03\n" +
 	"\x0fTrafficSelector\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x1a\n" +
@@ -3733,7 +4106,9 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\rexclude_peers\x18\b \x03(\tR\fexcludePeers\x128\n" +
 	"\rexclude_ports\x18\t \x03(\v2\x13.netem.v1.PortRangeR\fexcludePorts\x12\x18\n" +
 	"\acontrol\x18\n" +
-	" \x01(\bR\acontrol\"5\n" +
+	" \x01(\bR\acontrol\x12\"\n" +
+	"\rtcp_flags_set\x18\v \x01(\rR\vtcpFlagsSet\x12&\n" +
+	"\x0ftcp_flags_clear\x18\f \x01(\rR\rtcpFlagsClear\"5\n" +
 	"\tPortRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\rR\x04last\"\xdc\x01\n" +
@@ -3806,7 +4181,27 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04sent\x18\x01 \x01(\x05R\x04sent\x12\x18\n" +
 	"\apackets\x18\x02 \x01(\x05R\apackets\x12\x1f\n" +
 	"\vresult_json\x18\x03 \x01(\fR\n" +
-	"resultJson\"r\n" +
+	"resultJson\"8\n" +
+	"\x0ePacketsRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\"r\n" +
+	"\x0ePacketsMessage\x120\n" +
+	"\apackets\x18\x01 \x03(\v2\x16.netem.v1.ChosenPacketR\apackets\x12\x16\n" +
+	"\x06chosen\x18\x02 \x01(\x04R\x06chosen\x12\x16\n" +
+	"\x06missed\x18\x03 \x01(\x04R\x06missed\"\xfe\x02\n" +
+	"\fChosenPacket\x12!\n" +
+	"\fmonotonic_ns\x18\x01 \x01(\x03R\vmonotonicNs\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12 \n" +
+	"\vdestination\x18\x04 \x01(\tR\vdestination\x12\x1a\n" +
+	"\bprotocol\x18\x05 \x01(\rR\bprotocol\x12\x1b\n" +
+	"\ttcp_flags\x18\x06 \x01(\rR\btcpFlags\x12\x1a\n" +
+	"\bsequence\x18\a \x01(\rR\bsequence\x12#\n" +
+	"\rpayload_bytes\x18\b \x01(\rR\fpayloadBytes\x12!\n" +
+	"\fdata_segment\x18\t \x01(\rR\vdataSegment\x12!\n" +
+	"\flength_bytes\x18\n" +
+	" \x01(\rR\vlengthBytes\x12!\n" +
+	"\fwire_packets\x18\v \x01(\rR\vwirePackets\"r\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12%\n" +
@@ -3829,13 +4224,15 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x05owned\x18\x05 \x01(\bR\x05owned\x12(\n" +
 	"\ainclude\x18\x06 \x03(\v2\x0e.netem.v1.FlowR\ainclude\x12(\n" +
 	"\aexclude\x18\a \x03(\v2\x0e.netem.v1.FlowR\aexclude\x12\x18\n" +
-	"\acontrol\x18\b \x01(\bR\acontrol\"\xd6\x01\n" +
+	"\acontrol\x18\b \x01(\bR\acontrol\"\xa2\x02\n" +
 	"\x04Flow\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12 \n" +
 	"\vdestination\x18\x03 \x01(\tR\vdestination\x126\n" +
 	"\fsource_ports\x18\x04 \x01(\v2\x13.netem.v1.PortRangeR\vsourcePorts\x12@\n" +
-	"\x11destination_ports\x18\x05 \x01(\v2\x13.netem.v1.PortRangeR\x10destinationPorts\"\x14\n" +
+	"\x11destination_ports\x18\x05 \x01(\v2\x13.netem.v1.PortRangeR\x10destinationPorts\x12\"\n" +
+	"\rtcp_flags_set\x18\x06 \x01(\rR\vtcpFlagsSet\x12&\n" +
+	"\x0ftcp_flags_clear\x18\a \x01(\rR\rtcpFlagsClear\"\x14\n" +
 	"\x12ListTargetsRequest\"A\n" +
 	"\x13ListTargetsResponse\x12*\n" +
 	"\atargets\x18\x01 \x03(\v2\x10.netem.v1.TargetR\atargets\"<\n" +
@@ -3932,7 +4329,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10FAULT_STATE_LOST\x10\x02\x12\x17\n" +
 	"\x13FAULT_STATE_DRIFTED\x10\x03\x12\x17\n" +
 	"\x13FAULT_STATE_CLEARED\x10\x04\x12\x17\n" +
-	"\x13FAULT_STATE_EXPIRED\x10\x052\xb1\x03\n" +
+	"\x13FAULT_STATE_EXPIRED\x10\x052\xf2\x03\n" +
 	"\x06Faults\x120\n" +
 	"\x05Apply\x12\x16.netem.v1.ApplyRequest\x1a\x0f.netem.v1.Fault\x122\n" +
 	"\x06Change\x12\x17.netem.v1.ChangeRequest\x1a\x0f.netem.v1.Fault\x12,\n" +
@@ -3941,7 +4338,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x05Renew\x12\x16.netem.v1.RenewRequest\x1a\x0f.netem.v1.Fault\x128\n" +
 	"\x05Clear\x12\x16.netem.v1.ClearRequest\x1a\x17.netem.v1.ClearResponse\x122\n" +
 	"\x05Watch\x12\x16.netem.v1.WatchRequest\x1a\x0f.netem.v1.Event0\x01\x12<\n" +
-	"\x06Verify\x12\x17.netem.v1.VerifyRequest\x1a\x17.netem.v1.VerifyMessage0\x012\x89\x02\n" +
+	"\x06Verify\x12\x17.netem.v1.VerifyRequest\x1a\x17.netem.v1.VerifyMessage0\x01\x12?\n" +
+	"\aPackets\x12\x18.netem.v1.PacketsRequest\x1a\x18.netem.v1.PacketsMessage0\x012\x89\x02\n" +
 	"\aTargets\x12C\n" +
 	"\x04List\x12\x1c.netem.v1.ListTargetsRequest\x1a\x1d.netem.v1.ListTargetsResponse\x123\n" +
 	"\x03Add\x12\x1a.netem.v1.AddTargetRequest\x1a\x10.netem.v1.Target\x12G\n" +
@@ -3971,7 +4369,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -3982,51 +4380,55 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*Slot)(nil),                  // 6: netem.v1.Slot
 	(*Toxic)(nil),                 // 7: netem.v1.Toxic
 	(*FaultSpec)(nil),             // 8: netem.v1.FaultSpec
-	(*TrafficSelector)(nil),       // 9: netem.v1.TrafficSelector
-	(*PortRange)(nil),             // 10: netem.v1.PortRange
-	(*Counters)(nil),              // 11: netem.v1.Counters
-	(*Fault)(nil),                 // 12: netem.v1.Fault
-	(*Offload)(nil),               // 13: netem.v1.Offload
-	(*ApplyRequest)(nil),          // 14: netem.v1.ApplyRequest
-	(*ChangeRequest)(nil),         // 15: netem.v1.ChangeRequest
-	(*GetRequest)(nil),            // 16: netem.v1.GetRequest
-	(*ListRequest)(nil),           // 17: netem.v1.ListRequest
-	(*ListResponse)(nil),          // 18: netem.v1.ListResponse
-	(*RenewRequest)(nil),          // 19: netem.v1.RenewRequest
-	(*ClearRequest)(nil),          // 20: netem.v1.ClearRequest
-	(*DeviceName)(nil),            // 21: netem.v1.DeviceName
-	(*ClearResponse)(nil),         // 22: netem.v1.ClearResponse
-	(*WatchRequest)(nil),          // 23: netem.v1.WatchRequest
-	(*VerifyRequest)(nil),         // 24: netem.v1.VerifyRequest
-	(*VerifyMessage)(nil),         // 25: netem.v1.VerifyMessage
-	(*Event)(nil),                 // 26: netem.v1.Event
-	(*Target)(nil),                // 27: netem.v1.Target
-	(*Place)(nil),                 // 28: netem.v1.Place
-	(*Flow)(nil),                  // 29: netem.v1.Flow
-	(*ListTargetsRequest)(nil),    // 30: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 31: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 32: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 33: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 34: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 35: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 36: netem.v1.Lab
-	(*LabNode)(nil),               // 37: netem.v1.LabNode
-	(*LabService)(nil),            // 38: netem.v1.LabService
-	(*LabUpRequest)(nil),          // 39: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 40: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 41: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 42: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 43: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 44: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 45: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 46: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 47: netem.v1.ProbeMessage
-	(*FeaturesRequest)(nil),       // 48: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 49: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 50: netem.v1.Feature
-	(*VersionRequest)(nil),        // 51: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 52: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 53: google.protobuf.Timestamp
+	(*ContentRule)(nil),           // 9: netem.v1.ContentRule
+	(*TrafficSelector)(nil),       // 10: netem.v1.TrafficSelector
+	(*PortRange)(nil),             // 11: netem.v1.PortRange
+	(*Counters)(nil),              // 12: netem.v1.Counters
+	(*Fault)(nil),                 // 13: netem.v1.Fault
+	(*Offload)(nil),               // 14: netem.v1.Offload
+	(*ApplyRequest)(nil),          // 15: netem.v1.ApplyRequest
+	(*ChangeRequest)(nil),         // 16: netem.v1.ChangeRequest
+	(*GetRequest)(nil),            // 17: netem.v1.GetRequest
+	(*ListRequest)(nil),           // 18: netem.v1.ListRequest
+	(*ListResponse)(nil),          // 19: netem.v1.ListResponse
+	(*RenewRequest)(nil),          // 20: netem.v1.RenewRequest
+	(*ClearRequest)(nil),          // 21: netem.v1.ClearRequest
+	(*DeviceName)(nil),            // 22: netem.v1.DeviceName
+	(*ClearResponse)(nil),         // 23: netem.v1.ClearResponse
+	(*WatchRequest)(nil),          // 24: netem.v1.WatchRequest
+	(*VerifyRequest)(nil),         // 25: netem.v1.VerifyRequest
+	(*VerifyMessage)(nil),         // 26: netem.v1.VerifyMessage
+	(*PacketsRequest)(nil),        // 27: netem.v1.PacketsRequest
+	(*PacketsMessage)(nil),        // 28: netem.v1.PacketsMessage
+	(*ChosenPacket)(nil),          // 29: netem.v1.ChosenPacket
+	(*Event)(nil),                 // 30: netem.v1.Event
+	(*Target)(nil),                // 31: netem.v1.Target
+	(*Place)(nil),                 // 32: netem.v1.Place
+	(*Flow)(nil),                  // 33: netem.v1.Flow
+	(*ListTargetsRequest)(nil),    // 34: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 35: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 36: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 37: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 38: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 39: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 40: netem.v1.Lab
+	(*LabNode)(nil),               // 41: netem.v1.LabNode
+	(*LabService)(nil),            // 42: netem.v1.LabService
+	(*LabUpRequest)(nil),          // 43: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 44: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 45: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 46: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 47: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 48: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 49: netem.v1.GetLabRequest
+	(*ProbeRequest)(nil),          // 50: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 51: netem.v1.ProbeMessage
+	(*FeaturesRequest)(nil),       // 52: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 53: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 54: netem.v1.Feature
+	(*VersionRequest)(nil),        // 55: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 56: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -4036,82 +4438,87 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	1,  // 4: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
 	3,  // 5: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
 	7,  // 6: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
-	9,  // 7: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
-	10, // 8: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
-	10, // 9: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
-	10, // 10: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
-	8,  // 11: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
-	2,  // 12: netem.v1.Fault.state:type_name -> netem.v1.FaultState
-	1,  // 13: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	53, // 14: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	53, // 15: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
-	11, // 16: netem.v1.Fault.counters:type_name -> netem.v1.Counters
-	13, // 17: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
-	8,  // 18: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	3,  // 19: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	12, // 20: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	21, // 21: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
-	12, // 22: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	53, // 23: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	12, // 24: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	28, // 25: netem.v1.Target.to:type_name -> netem.v1.Place
-	28, // 26: netem.v1.Target.from:type_name -> netem.v1.Place
-	29, // 27: netem.v1.Place.include:type_name -> netem.v1.Flow
-	29, // 28: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	10, // 29: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	10, // 30: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	27, // 31: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	27, // 32: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	37, // 33: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	53, // 34: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	38, // 35: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	36, // 36: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	36, // 37: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	50, // 38: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 39: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	14, // 40: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	15, // 41: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	16, // 42: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	17, // 43: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	19, // 44: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	20, // 45: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	23, // 46: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	24, // 47: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	30, // 48: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	32, // 49: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	33, // 50: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	35, // 51: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	39, // 52: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	41, // 53: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	43, // 54: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	45, // 55: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	46, // 56: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	48, // 57: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	51, // 58: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	12, // 59: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	12, // 60: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	12, // 61: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	18, // 62: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	12, // 63: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	22, // 64: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	26, // 65: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	25, // 66: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	31, // 67: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	27, // 68: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	34, // 69: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	27, // 70: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	40, // 71: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	42, // 72: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	44, // 73: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	36, // 74: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	47, // 75: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	49, // 76: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	52, // 77: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	59, // [59:78] is the sub-list for method output_type
-	40, // [40:59] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	10, // 7: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
+	9,  // 8: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
+	11, // 9: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
+	11, // 10: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
+	11, // 11: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
+	8,  // 12: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
+	2,  // 13: netem.v1.Fault.state:type_name -> netem.v1.FaultState
+	1,  // 14: netem.v1.Fault.engine:type_name -> netem.v1.Engine
+	57, // 15: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	57, // 16: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	12, // 17: netem.v1.Fault.counters:type_name -> netem.v1.Counters
+	14, // 18: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
+	8,  // 19: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
+	3,  // 20: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	13, // 21: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	22, // 22: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	13, // 23: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	29, // 24: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
+	57, // 25: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	57, // 26: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13, // 27: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	32, // 28: netem.v1.Target.to:type_name -> netem.v1.Place
+	32, // 29: netem.v1.Target.from:type_name -> netem.v1.Place
+	33, // 30: netem.v1.Place.include:type_name -> netem.v1.Flow
+	33, // 31: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	11, // 32: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	11, // 33: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	31, // 34: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	31, // 35: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	41, // 36: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	57, // 37: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	42, // 38: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	40, // 39: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	40, // 40: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	54, // 41: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 42: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	15, // 43: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	16, // 44: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	17, // 45: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	18, // 46: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	20, // 47: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	21, // 48: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	24, // 49: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	25, // 50: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	27, // 51: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	34, // 52: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	36, // 53: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	37, // 54: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	39, // 55: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	43, // 56: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	45, // 57: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	47, // 58: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	49, // 59: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	50, // 60: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	52, // 61: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	55, // 62: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	13, // 63: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	13, // 64: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	13, // 65: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	19, // 66: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	13, // 67: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	23, // 68: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	30, // 69: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	26, // 70: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	28, // 71: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	35, // 72: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	31, // 73: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	38, // 74: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	31, // 75: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	44, // 76: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	46, // 77: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	48, // 78: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	40, // 79: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	51, // 80: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	53, // 81: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	56, // 82: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	63, // [63:83] is the sub-list for method output_type
+	43, // [43:63] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -4120,7 +4527,7 @@ func file_api_netem_v1_netem_proto_init() {
 		return
 	}
 	file_api_netem_v1_netem_proto_msgTypes[0].OneofWrappers = []any{}
-	file_api_netem_v1_netem_proto_msgTypes[17].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[18].OneofWrappers = []any{
 		(*ClearRequest_Id)(nil),
 		(*ClearRequest_Target)(nil),
 		(*ClearRequest_All)(nil),
@@ -4132,7 +4539,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   50,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

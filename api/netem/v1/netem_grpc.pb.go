@@ -22,14 +22,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Faults_Apply_FullMethodName  = "/netem.v1.Faults/Apply"
-	Faults_Change_FullMethodName = "/netem.v1.Faults/Change"
-	Faults_Get_FullMethodName    = "/netem.v1.Faults/Get"
-	Faults_List_FullMethodName   = "/netem.v1.Faults/List"
-	Faults_Renew_FullMethodName  = "/netem.v1.Faults/Renew"
-	Faults_Clear_FullMethodName  = "/netem.v1.Faults/Clear"
-	Faults_Watch_FullMethodName  = "/netem.v1.Faults/Watch"
-	Faults_Verify_FullMethodName = "/netem.v1.Faults/Verify"
+	Faults_Apply_FullMethodName   = "/netem.v1.Faults/Apply"
+	Faults_Change_FullMethodName  = "/netem.v1.Faults/Change"
+	Faults_Get_FullMethodName     = "/netem.v1.Faults/Get"
+	Faults_List_FullMethodName    = "/netem.v1.Faults/List"
+	Faults_Renew_FullMethodName   = "/netem.v1.Faults/Renew"
+	Faults_Clear_FullMethodName   = "/netem.v1.Faults/Clear"
+	Faults_Watch_FullMethodName   = "/netem.v1.Faults/Watch"
+	Faults_Verify_FullMethodName  = "/netem.v1.Faults/Verify"
+	Faults_Packets_FullMethodName = "/netem.v1.Faults/Packets"
 )
 
 // FaultsClient is the client API for Faults service.
@@ -53,6 +54,9 @@ type FaultsClient interface {
 	// Verify sends numbered packets through a packet fault and compares what was asked
 	// for with what arrives. It streams progress; the last message carries the result.
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyMessage], error)
+	// Packets streams the packets that a fault with a content rule acted on, from the
+	// first that is still kept; with follow also those to come, until the fault ends.
+	Packets(ctx context.Context, in *PacketsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PacketsMessage], error)
 }
 
 type faultsClient struct {
@@ -161,6 +165,25 @@ func (c *faultsClient) Verify(ctx context.Context, in *VerifyRequest, opts ...gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Faults_VerifyClient = grpc.ServerStreamingClient[VerifyMessage]
 
+func (c *faultsClient) Packets(ctx context.Context, in *PacketsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PacketsMessage], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[2], Faults_Packets_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PacketsRequest, PacketsMessage]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Faults_PacketsClient = grpc.ServerStreamingClient[PacketsMessage]
+
 // FaultsServer is the server API for Faults service.
 // All implementations must embed UnimplementedFaultsServer
 // for forward compatibility.
@@ -182,6 +205,9 @@ type FaultsServer interface {
 	// Verify sends numbered packets through a packet fault and compares what was asked
 	// for with what arrives. It streams progress; the last message carries the result.
 	Verify(*VerifyRequest, grpc.ServerStreamingServer[VerifyMessage]) error
+	// Packets streams the packets that a fault with a content rule acted on, from the
+	// first that is still kept; with follow also those to come, until the fault ends.
+	Packets(*PacketsRequest, grpc.ServerStreamingServer[PacketsMessage]) error
 	mustEmbedUnimplementedFaultsServer()
 }
 
@@ -215,6 +241,9 @@ func (UnimplementedFaultsServer) Watch(*WatchRequest, grpc.ServerStreamingServer
 }
 func (UnimplementedFaultsServer) Verify(*VerifyRequest, grpc.ServerStreamingServer[VerifyMessage]) error {
 	return status.Error(codes.Unimplemented, "method Verify not implemented")
+}
+func (UnimplementedFaultsServer) Packets(*PacketsRequest, grpc.ServerStreamingServer[PacketsMessage]) error {
+	return status.Error(codes.Unimplemented, "method Packets not implemented")
 }
 func (UnimplementedFaultsServer) mustEmbedUnimplementedFaultsServer() {}
 func (UnimplementedFaultsServer) testEmbeddedByValue()                {}
@@ -367,6 +396,17 @@ func _Faults_Verify_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Faults_VerifyServer = grpc.ServerStreamingServer[VerifyMessage]
 
+func _Faults_Packets_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(PacketsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FaultsServer).Packets(m, &grpc.GenericServerStream[PacketsRequest, PacketsMessage]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Faults_PacketsServer = grpc.ServerStreamingServer[PacketsMessage]
+
 // Faults_ServiceDesc is the grpc.ServiceDesc for Faults service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -408,6 +448,11 @@ var Faults_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Verify",
 			Handler:       _Faults_Verify_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Packets",
+			Handler:       _Faults_Packets_Handler,
 			ServerStreams: true,
 		},
 	},
