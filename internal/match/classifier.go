@@ -40,7 +40,7 @@ func Classifier(m target.Match, header int) (asm.Instructions, error) {
 
 // Stack is how many bytes at the top of the stack Select uses, so that what must
 // outlive it lies below.
-const Stack = 72
+const Stack = 80
 
 const (
 	stackHeader = -40 // IPv4 or IPv6 header
@@ -53,6 +53,7 @@ const (
 	stackSourcePort      = -52
 	stackDestinationPort = -60
 	stackProtocol        = -68
+	stackFlags           = -76
 )
 
 // skbProtocol is the offset in struct __sk_buff (linux/bpf.h).
@@ -123,6 +124,8 @@ type branch struct {
 	// parse says that the packet must be looked at, flows that there are flows to
 	// compare it with.
 	parse, flows bool
+	// flags says that some of them select by TCP flags.
+	flags bool
 }
 
 func (b *branch) label(what string) string { return fmt.Sprintf("match.v%d%s", b.family, what) }
@@ -140,6 +143,7 @@ func (p *program) plan(m target.Match, family int) *branch {
 		b.exclude = nil
 	}
 	b.flows = len(b.include)+len(b.exclude) > 0
+	b.flags = slices.ContainsFunc(b.include, flagged) || slices.ContainsFunc(b.exclude, flagged)
 	b.parse = b.flows || b.end != p.rest
 	if family == 6 {
 		b.kind = etherIPv6
@@ -175,6 +179,9 @@ func (p *program) readIPv4(b *branch) {
 	if !b.flows {
 		p.Add(asm.Ja.Label(b.end))
 		return
+	}
+	if b.flags {
+		p.Add(asm.StoreImm(asm.RFP, stackFlags, noFlags, asm.Word))
 	}
 	p.Add(
 		asm.LoadMem(asm.R1, asm.RFP, stackHeader+6, asm.Half), // flags and fragment offset
@@ -212,6 +219,9 @@ func (p *program) readIPv6(b *branch) {
 	if !b.flows {
 		p.Add(asm.Ja.Label(b.end))
 		return
+	}
+	if b.flags {
+		p.Add(asm.StoreImm(asm.RFP, stackFlags, noFlags, asm.Word))
 	}
 	for i := range extensions {
 		label := func(what string) string { return b.label(fmt.Sprintf("%s%d", what, i)) }
@@ -257,7 +267,24 @@ func (p *program) extension(b *branch, next int16) {
 	)
 }
 
-// transport reads the ports of what begins at rOffset, a protocol with the number on
+// tcpFlags reads the flags of what begins at rOffset, a protocol with the number on the
+// stack.
+func (p *program) tcpFlags(b *branch, protocol int16) {
+	p.Add(
+		asm.LoadMem(asm.R1, asm.RFP, protocol, asm.Byte),
+		asm.JNE.Imm(asm.R1, protoTCP, b.label("flagged")),
+		asm.Mov.Reg(asm.R2, rOffset),
+		asm.Add.Imm(asm.R2, flagsAt),
+	)
+	p.Load(stackExt, 1, b.label("flagged"))
+	p.Add(
+		asm.LoadMem(asm.R1, asm.RFP, stackExt, asm.Byte),
+		asm.StoreMem(asm.RFP, stackFlags, asm.R1, asm.Word),
+	)
+	p.At(b.label("flagged"))
+}
+
+// transport reads the ports, and if need be the flags, of what begins at rOffset, a protocol with the number on
 // the stack, and leaves everything where flows are compared with it.
 func (p *program) transport(b *branch, protocol int16) {
 	p.Add(asm.LoadMem(asm.R1, asm.RFP, protocol, asm.Byte))
@@ -266,6 +293,9 @@ func (p *program) transport(b *branch, protocol int16) {
 	}
 	p.Add(asm.Ja.Label(b.label("portless")))
 	p.At(b.label("ports"))
+	if b.flags {
+		p.tcpFlags(b, protocol)
+	}
 	p.Add(asm.Mov.Reg(asm.R2, rOffset))
 	p.Load(stackExt, 4, b.label("portless"))
 	p.Add(
@@ -301,6 +331,13 @@ func (p *program) compare(b *branch, source, destination int16) {
 				p.Add(
 					asm.LoadMem(asm.R1, asm.RFP, stackProtocol, asm.Word),
 					asm.JNE.Imm(asm.R1, int32(f.Protocol), miss),
+				)
+			}
+			if flagged(f) {
+				p.Add(
+					asm.LoadMem(asm.R1, asm.RFP, stackFlags, asm.Word),
+					asm.And.Imm(asm.R1, int32(f.FlagsSet|f.FlagsClear)|noFlags),
+					asm.JNE.Imm(asm.R1, int32(f.FlagsSet), miss),
 				)
 			}
 			p.ports(stackDestinationPort, f.DestinationPorts, miss)

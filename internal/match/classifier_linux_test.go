@@ -86,6 +86,14 @@ func TestSelects(t *testing.T) {
 	)
 	with := func(f frame, change func(f *frame)) frame { change(&f); return f }
 	port80 := target.Flow{DestinationPorts: target.Port(80)}
+	syn := target.Flow{Protocol: protoTCP, FlagsSet: 0x02, FlagsClear: 0x10}
+	syn80 := syn
+	syn80.DestinationPorts = target.Port(80)
+	flagged := func(f frame, flags byte) frame {
+		f.payload = append(ports(1000, 80), make([]byte, 12)...)
+		f.payload[flagsAt] = flags
+		return f
+	}
 	for _, tt := range []struct {
 		name   string
 		match  target.Match
@@ -175,6 +183,27 @@ func TestSelects(t *testing.T) {
 		{"address: IPv6, last word", include(target.Flow{Destination: prefix("fd00:1:2:3:4:5:6:8/128")}), udp6, false},
 		{"address: IPv6, 65 bits", include(target.Flow{Destination: prefix("fd00:1:2:3::/65")}), udp6, true},
 		{"address: IPv6, other 65 bits", include(target.Flow{Destination: prefix("fd00:1:2:3:8000::/65")}), udp6, false},
+
+		{"flags: syn", include(syn), flagged(tcp4, 0x02), true},
+		{"flags: syn,ack", include(syn), flagged(tcp4, 0x12), false},
+		{"flags: syn beside others", include(syn), flagged(tcp4, 0xc2), true},
+		{"flags: none", include(syn), flagged(tcp4, 0), false},
+		{"flags: not set, of none", include(target.Flow{Protocol: protoTCP, FlagsClear: 0xff}), flagged(tcp4, 0), true},
+		{"flags: all", include(target.Flow{Protocol: protoTCP, FlagsSet: 0xff}), flagged(tcp4, 0xff), true},
+		{"flags: all but one", include(target.Flow{Protocol: protoTCP, FlagsSet: 0xff}), flagged(tcp4, 0x7f), false},
+		{"flags: IPv6 behind a header", include(syn), with(flagged(udp6, 0x02), func(f *frame) {
+			f.protocol, f.extensions = protoTCP, []extension{{number: protoDestination, words: 1}}
+		}), true},
+		{"flags: UDP", include(syn), flagged(udp6, 0x02), false},
+		{"flags: cut before them", include(target.Flow{Protocol: protoTCP, FlagsClear: 1}), with(flagged(tcp4, 0), func(f *frame) { f.cut = 7 }), false},
+		{"flags: cut behind them", include(target.Flow{Protocol: protoTCP, FlagsClear: 1}), with(flagged(tcp4, 0), func(f *frame) { f.cut = 6 }), true},
+		{"flags: later fragment", include(syn), with(flagged(tcp4, 0x02), func(f *frame) { f.fragment = 185 }), false},
+		{"flags and port", include(syn80), flagged(tcp4, 0x02), true},
+		{"flags and port, other flags", include(syn80), flagged(tcp4, 0x10), false},
+		{"flags of another flow only", include(target.Flow{Protocol: protoUDP}, syn), flagged(tcp4, 0x10), false},
+		{"flags: port of another flow, cut", include(syn, port80), with(flagged(tcp4, 0x02), func(f *frame) { f.cut = 16 }), true},
+		{"but: flags", exclude(syn), flagged(tcp4, 0x02), false},
+		{"but: other flags", exclude(syn), flagged(tcp4, 0x10), true},
 
 		{"or: first", include(target.Flow{Protocol: protoTCP}, target.Flow{Source: prefix("fd00::/8")}), tcp4, true},
 		{"or: none", include(target.Flow{Protocol: protoTCP}, target.Flow{Source: prefix("fd00::/8")}), udp6, false},
@@ -290,8 +319,14 @@ func (w world) flow() target.Flow {
 	if f.Protocol == 0 || hasPorts(f.Protocol) {
 		f.SourcePorts, f.DestinationPorts = w.ports(), w.ports()
 	}
+	if f.Protocol == protoTCP && w.IntN(2) == 0 {
+		f.FlagsSet = w.flags()
+		f.FlagsClear = w.flags() &^ f.FlagsSet
+	}
 	return f
 }
+
+func (w world) flags() uint8 { return pick[uint8](w, 0, 0, 1, 2, 16, 18, 24, 128, 255) }
 
 func (w world) match() target.Match {
 	for {
@@ -318,7 +353,10 @@ func (w world) anyMatch() target.Match {
 func (w world) packet(bare bool) []byte {
 	f := frame{protocol: pick[uint8](w, 1, protoTCP, protoTCP, protoUDP, protoUDP, protoICMPv6, protoSCTP, protoUDPLite, protoDCCP, 47, 50, 51, 59, protoDestination)}
 	f.bare = bare
-	f.payload = append(ports(w.port(), w.port()), make([]byte, pick(w, 0, 1, 100))...)
+	f.payload = append(ports(w.port(), w.port()), make([]byte, pick(w, 0, 1, 5, 6, 100))...)
+	if len(f.payload) > flagsAt {
+		f.payload[flagsAt] = w.flags()
+	}
 	if f.protocol == protoICMPv6 {
 		f.payload[0] = pick[byte](w, 1, 128, 132, 133, 135, 137, 138)
 	}
@@ -411,6 +449,7 @@ func longest() target.Match {
 		f := target.Flow{
 			Protocol: protoTCP, SourcePorts: target.Ports{First: 1, Last: 2}, DestinationPorts: target.Ports{First: 1, Last: uint16(2 + i)},
 			Source: prefix(fmt.Sprintf("2001:db8:%x::/127", i)), Destination: prefix("fd00:1:2:3:4:5:6:0/127"),
+			FlagsSet: uint8(i) &^ 0x10, FlagsClear: 0x10,
 		}
 		if i%2 == 0 {
 			m.Include = append(m.Include, f)
@@ -444,7 +483,7 @@ func TestLongestProgram(t *testing.T) {
 		if verified > 20_000 {
 			t.Errorf("the verifier looked at %d instructions", verified)
 		}
-		p := frame{source: netip.MustParseAddr("2001:db8:3e::1"), destination: b6, protocol: protoTCP, payload: ports(2, 64)}.bytes()
+		p := frame{source: netip.MustParseAddr("2001:db8:3e::1"), destination: b6, protocol: protoTCP, payload: append(ports(2, 64), make([]byte, 12)...)}.bytes()
 		if got, want := runs(t, prog, p), Selects(m, p, 14); got != want {
 			t.Errorf("the program says %t, Selects %t", got, want)
 		}

@@ -37,6 +37,10 @@ const (
 	extensions = 4
 	// unread is the protocol of a packet that ends before it says it.
 	unread = 256
+	// flagsAt is where a TCP header has its flags, and noFlags those of a packet that
+	// has none; no flag has that bit.
+	flagsAt = 13
+	noFlags = 0x100
 	// noPorts is the port of a packet without ports, above every range.
 	noPorts = -1
 
@@ -98,9 +102,12 @@ func ofFamily(flows []target.Flow, want int) []target.Flow {
 
 // whole reports whether f selects every packet of its families.
 func whole(f target.Flow) bool {
-	return f.Protocol == 0 && f.SourcePorts.Any() && f.DestinationPorts.Any() &&
+	return f.Protocol == 0 && !flagged(f) && f.SourcePorts.Any() && f.DestinationPorts.Any() &&
 		f.Source.Bits() <= 0 && f.Destination.Bits() <= 0
 }
+
+// flagged reports whether f selects by TCP flags.
+func flagged(f target.Flow) bool { return f.FlagsSet|f.FlagsClear != 0 }
 
 // everything reports whether m takes what belongs to no flow, too.
 func everything(m target.Match) bool {

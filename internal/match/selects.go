@@ -30,6 +30,8 @@ type content struct {
 	// protocol is unread where it cannot be read.
 	protocol                    int
 	sourcePort, destinationPort int
+	// flags are those of a TCP header, noFlags where there is none.
+	flags int
 }
 
 func (c *content) belongs(f target.Flow) bool {
@@ -37,11 +39,12 @@ func (c *content) belongs(f target.Flow) bool {
 	port := func(p target.Ports, n int) bool { return p.Any() || int(p.First) <= n && n <= int(p.Last) }
 	return address(f.Source, c.source) && address(f.Destination, c.destination) &&
 		(f.Protocol == 0 || int(f.Protocol) == c.protocol) &&
-		port(f.SourcePorts, c.sourcePort) && port(f.DestinationPorts, c.destinationPort)
+		port(f.SourcePorts, c.sourcePort) && port(f.DestinationPorts, c.destinationPort) &&
+		(!flagged(f) || c.flags&(int(f.FlagsSet|f.FlagsClear)|noFlags) == int(f.FlagsSet))
 }
 
 func read(packet []byte, header int) content {
-	c := content{protocol: unread, sourcePort: noPorts, destinationPort: noPorts}
+	c := content{protocol: unread, sourcePort: noPorts, destinationPort: noPorts, flags: noFlags}
 	if len(packet) < header {
 		return c
 	}
@@ -127,5 +130,8 @@ func (c *content) readPorts(ip []byte, at int) {
 	if hasPorts(uint8(c.protocol)) && len(ip) >= at+4 {
 		c.sourcePort = int(binary.BigEndian.Uint16(ip[at:]))
 		c.destinationPort = int(binary.BigEndian.Uint16(ip[at+2:]))
+	}
+	if c.protocol == protoTCP && len(ip) > at+flagsAt {
+		c.flags = int(ip[at+flagsAt])
 	}
 }

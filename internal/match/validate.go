@@ -90,6 +90,13 @@ func validateFlow(field string, f target.Flow) []error {
 	if len(families) == 2 {
 		refuse("", "source %s and destination %s are of different families", f.Source, f.Destination)
 	}
+	switch {
+	case !flagged(f):
+	case f.Protocol != protoTCP:
+		refuse(".flags", "protocol %d has no TCP flags", f.Protocol)
+	case f.FlagsSet&f.FlagsClear != 0:
+		refuse(".flags", "%s cannot be set and clear", target.FlagsText(f.FlagsSet&f.FlagsClear, 0))
+	}
 	if f.Protocol != 0 && walked(f.Protocol) {
 		refuse(".protocol", "%d is an IPv6 extension header, want what it carries", f.Protocol)
 	}

@@ -94,7 +94,10 @@ func (s Selector) include(known map[string][]netip.Prefix) ([]Flow, error) {
 			}
 			for _, pp := range peerPorts {
 				for _, lp := range localPorts {
-					flows = append(flows, Flow{Protocol: s.Protocol, Source: local, Destination: peer, SourcePorts: lp, DestinationPorts: pp})
+					flows = append(flows, Flow{
+						Protocol: s.Protocol, Source: local, Destination: peer, SourcePorts: lp, DestinationPorts: pp,
+						FlagsSet: s.FlagsSet, FlagsClear: s.FlagsClear,
+					})
 				}
 			}
 		}

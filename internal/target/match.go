@@ -80,6 +80,9 @@ func (f Flow) String() string {
 			add(name + " port " + ports.String())
 		}
 	}
+	if f.flagged() {
+		add("flags " + FlagsText(f.FlagsSet, f.FlagsClear))
+	}
 	end("from", f.Source, f.SourcePorts)
 	end("to", f.Destination, f.DestinationPorts)
 	if len(parts) == 0 {
@@ -114,7 +117,8 @@ func (m Match) String() string {
 // Whole reports whether m selects every packet of a device (control packets apart).
 func (m Match) Whole() bool { return len(m.Include) == 0 && len(m.Exclude) == 0 }
 
-// Reverse selects the answers to what m selects.
+// Reverse selects the answers to what m selects. TCP flags stay: they are not those of
+// the packet that is answered, but of the answer.
 func (m Match) Reverse() Match {
 	reverse := func(flows []Flow) []Flow {
 		out := slices.Clone(flows)
@@ -135,6 +139,9 @@ func (m Match) Key() string {
 		w := make([]string, len(flows))
 		for i, f := range flows {
 			w[i] = fmt.Sprintf("%d,%v,%v,%v,%v", f.Protocol, f.Source, f.Destination, f.SourcePorts, f.DestinationPorts)
+			if f.flagged() {
+				w[i] += "," + FlagsText(f.FlagsSet, f.FlagsClear)
+			}
 		}
 		slices.Sort(w)
 		return strings.Join(slices.Compact(w), ";")

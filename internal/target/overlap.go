@@ -44,7 +44,8 @@ func (f Flow) intersect(g Flow) (Flow, bool) {
 	both.Destination, ok[1] = narrower(f.Destination, g.Destination)
 	both.SourcePorts, ok[2] = f.SourcePorts.intersect(g.SourcePorts)
 	both.DestinationPorts, ok[3] = f.DestinationPorts.intersect(g.DestinationPorts)
-	if ok != [4]bool{true, true, true, true} {
+	both.FlagsSet, both.FlagsClear = f.FlagsSet|g.FlagsSet, f.FlagsClear|g.FlagsClear
+	if ok != [4]bool{true, true, true, true} || both.FlagsSet&both.FlagsClear != 0 {
 		return Flow{}, false
 	}
 	if _, same := family(both.Source, both.Destination); !same {
@@ -97,7 +98,7 @@ func (f Flow) covers(g Flow) bool {
 	within := func(p, q Ports) bool {
 		return p.Any() || !q.Any() && p.First <= q.First && q.Last <= p.Last
 	}
-	return (f.Protocol == 0 || f.Protocol == g.Protocol) &&
+	return (f.Protocol == 0 || f.Protocol == g.Protocol) && f.FlagsSet&^g.FlagsSet == 0 && f.FlagsClear&^g.FlagsClear == 0 &&
 		contains(f.Source, g.Source) && contains(f.Destination, g.Destination) &&
 		within(f.SourcePorts, g.SourcePorts) && within(f.DestinationPorts, g.DestinationPorts)
 }

@@ -21,6 +21,7 @@ func flow(text string) target.Flow {
 		"dmapped": {Destination: netip.MustParsePrefix("::ffff:10.0.0.0/104")},
 		"dp80":    {DestinationPorts: target.Port(80)}, "dp22": {DestinationPorts: target.Port(22)}, "dp1-99": {DestinationPorts: target.Ports{First: 1, Last: 99}},
 		"sp80": {SourcePorts: target.Port(80)}, "sp5": {SourcePorts: target.Port(5)},
+		"syn": {Protocol: 6, FlagsSet: 2}, "fin": {Protocol: 6, FlagsSet: 1}, "!ack": {Protocol: 6, FlagsClear: 16}, "!syn": {Protocol: 6, FlagsClear: 2},
 	}
 	word := ""
 	for _, r := range text + " " {
@@ -34,6 +35,7 @@ func flow(text string) target.Flow {
 		}
 		word = ""
 		f.Protocol = max(f.Protocol, g.Protocol)
+		f.FlagsSet, f.FlagsClear = f.FlagsSet|g.FlagsSet, f.FlagsClear|g.FlagsClear
 		if g.Source.IsValid() {
 			f.Source = g.Source
 		}
@@ -86,6 +88,14 @@ func TestOverlaps(t *testing.T) {
 		{words{"s10"}, nil, words{"dp80"}, words{"d4"}, false}, // the source says IPv4, which is excluded
 		{words{"dmapped"}, nil, words{"d10"}, nil, true},
 		{words{"dp1-99"}, words{"dp80"}, words{"dp80", "dp22"}, words{"dp22"}, false},
+		{words{"syn"}, nil, words{"tcp dp80"}, nil, true},
+		{words{"syn"}, nil, words{"udp"}, nil, false},
+		{words{"syn"}, nil, words{"fin"}, nil, true}, // a packet may have both
+		{words{"syn"}, nil, words{"!syn"}, nil, false},
+		{words{"syn !ack"}, nil, words{"fin"}, words{"!ack"}, false},
+		{words{"syn"}, words{"syn !ack"}, words{"tcp"}, nil, true}, // a SYN with an ACK
+		{words{"syn"}, words{"tcp"}, nil, nil, false},
+		{words{"tcp"}, words{"syn", "!syn"}, nil, nil, true}, // it takes more than their words to tell that nothing is left
 	} {
 		a, b := matchOf(c.a, c.notA), matchOf(c.b, c.notB)
 		if got := a.Overlaps(b); got != c.want {
@@ -102,21 +112,24 @@ func TestOverlaps(t *testing.T) {
 }
 
 // packet is an IP packet with ports, as Selects reads it.
-func packet(protocol uint8, src, dst netip.Addr, sport, dport uint16) []byte {
+func packet(protocol uint8, src, dst netip.Addr, sport, dport uint16, flags uint8) []byte {
+	const tcpHeader = 20
 	var b []byte
 	if src.Is4() {
-		b = make([]byte, 24)
+		b = make([]byte, 20+tcpHeader)
 		b[0], b[9] = 0x45, protocol
 		copy(b[12:], src.AsSlice())
 		copy(b[16:], dst.AsSlice())
 	} else {
-		b = make([]byte, 44)
+		b = make([]byte, 40+tcpHeader)
 		b[0], b[6] = 0x60, protocol
 		copy(b[8:], src.AsSlice())
 		copy(b[24:], dst.AsSlice())
 	}
-	binary.BigEndian.PutUint16(b[len(b)-4:], sport)
-	binary.BigEndian.PutUint16(b[len(b)-2:], dport)
+	transport := b[len(b)-tcpHeader:]
+	binary.BigEndian.PutUint16(transport, sport)
+	binary.BigEndian.PutUint16(transport[2:], dport)
+	transport[13] = flags
 	return b
 }
 
@@ -130,12 +143,13 @@ func TestOverlapsMissesNoPacket(t *testing.T) {
 			var fs []target.Flow
 			for range n {
 				f := target.Flow{}
-				for _, w := range []string{pick("", "tcp", "udp", "icmp"), pick("", "", "s10", "s10.1", "s4"), pick("", "", "d10", "d11", "d4", "d6", "dmapped"), pick("", "dp80", "dp22", "dp1-99"), pick("", "", "sp80", "sp5")} {
+				for _, w := range []string{pick("", "tcp", "udp", "icmp"), pick("", "", "s10", "s10.1", "s4"), pick("", "", "d10", "d11", "d4", "d6", "dmapped"), pick("", "dp80", "dp22", "dp1-99"), pick("", "", "sp80", "sp5"), pick("", "syn", "fin", "!ack", "!syn")} {
 					if w == "" {
 						continue
 					}
 					g := flow(w)
-					f.Protocol += g.Protocol
+					f.Protocol = max(f.Protocol, g.Protocol)
+					f.FlagsSet, f.FlagsClear = f.FlagsSet|g.FlagsSet, f.FlagsClear|g.FlagsClear
 					if g.Source.IsValid() {
 						f.Source = g.Source
 					}
@@ -162,7 +176,9 @@ func TestOverlapsMissesNoPacket(t *testing.T) {
 	for _, protocol := range []uint8{1, 6, 17, 47} {
 		for _, ends := range [][2]string{{"10.1.2.3", "10.9.9.9"}, {"10.2.2.3", "11.0.0.1"}, {"192.0.2.1", "192.0.2.2"}, {"10.1.2.3", "192.0.2.2"}, {"2001:db8::1", "2001:db8::2"}} {
 			for _, ports := range [][2]uint16{{80, 80}, {5, 80}, {5, 22}, {80, 22}, {80, 500}, {7, 7}, {5, 500}} {
-				packets = append(packets, packet(protocol, netip.MustParseAddr(ends[0]), netip.MustParseAddr(ends[1]), ports[0], ports[1]))
+				for _, flags := range []uint8{0, 2, 16, 18, 1} {
+					packets = append(packets, packet(protocol, netip.MustParseAddr(ends[0]), netip.MustParseAddr(ends[1]), ports[0], ports[1], flags))
+				}
 			}
 		}
 	}
@@ -200,6 +216,8 @@ func TestMirrors(t *testing.T) {
 		{words{"d10"}, false}, // from 10/8 to 10/8 is in both
 		{words{"s10 d11"}, true},
 		{words{"tcp"}, false},
+		{words{"syn"}, false}, // both ends send SYNs
+		{words{"syn dp80"}, true},
 	} {
 		m := matchOf(c.flows, nil)
 		if got := m.Mirrors(m.Reverse()); got != c.want {

@@ -27,6 +27,9 @@ type Selector struct {
 	// end.
 	ExcludePeers []string
 	ExcludePorts []Ports
+	// FlagsSet and FlagsClear select TCP packets by their flags, as in Flow. They need
+	// Protocol 6.
+	FlagsSet, FlagsClear uint8
 	// Control also takes ARP and neighbour discovery; only for a whole device.
 	Control bool
 }
@@ -46,6 +49,9 @@ func (s Selector) String() string {
 	parts := []string{s.Name()}
 	if s.Protocol != 0 {
 		parts = append(parts, ProtocolName(s.Protocol))
+	}
+	if s.FlagsSet|s.FlagsClear != 0 {
+		parts = append(parts, "flags "+FlagsText(s.FlagsSet, s.FlagsClear))
 	}
 	add := func(name string, values []string) {
 		if len(values) > 0 {

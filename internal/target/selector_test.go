@@ -26,6 +26,23 @@ func TestParsePorts(t *testing.T) {
 	}
 }
 
+func TestParseFlags(t *testing.T) {
+	for in, want := range map[string][2]uint8{"syn": {2, 0}, "syn,!ack": {2, 16}, "!CWR,ece": {64, 128}, "fin,psh,urg,syn,rst,ack,ece,cwr": {255, 0}, "syn,syn": {2, 0}} {
+		set, clear, err := ParseFlags(in)
+		if err != nil || [2]uint8{set, clear} != want {
+			t.Errorf("%q: %d, %d, %v, want %v", in, set, clear, err, want)
+		}
+		if set2, clear2, err := ParseFlags(FlagsText(set, clear)); err != nil || set2 != set || clear2 != clear {
+			t.Errorf("%q as text is %q, which reads as %d, %d, %v", in, FlagsText(set, clear), set2, clear2, err)
+		}
+	}
+	for _, in := range []string{"", "syn,", "!", "!!syn", "syn ack", "syn,!syn", "ns", "2"} {
+		if set, clear, err := ParseFlags(in); !errors.Is(err, qdisc.ErrInvalid) {
+			t.Errorf("%q: %d, %d, %v, want invalid", in, set, clear, err)
+		}
+	}
+}
+
 func TestParseProtocol(t *testing.T) {
 	for in, want := range map[string]uint8{"tcp": 6, "UDP": 17, "icmp": 1, "icmpv6": 58, "sctp": 132, "47": 47, "255": 255} {
 		if got, err := ParseProtocol(in); err != nil || got != want {
@@ -75,6 +92,9 @@ func TestValidateSelector(t *testing.T) {
 		{Selector{Device: "v0", PeerPorts: []Ports{{}}, LocalPorts: []Ports{{5, 4}}, ExcludePorts: []Ports{{0, 4}}}, "port src-port exclude-port"},
 		{Selector{Device: "v0", Protocol: 1, PeerPorts: []Ports{Port(80)}}, "port"},
 		{Selector{Device: "v0", Control: true, Protocol: 6}, "control"},
+		{Selector{Device: "v0", FlagsSet: 2}, "tcp-flags"},
+		{Selector{Device: "v0", Protocol: 17, FlagsClear: 2}, "tcp-flags"},
+		{Selector{Device: "v0", Protocol: 6, FlagsSet: 2, FlagsClear: 2}, "tcp-flags"},
 		{Selector{Device: "v0", Peers: make([]string, 65)}, "dst"},
 		{Selector{Device: "v0", PeerPorts: make([]Ports, 65)}, "port"},
 	} {
@@ -155,6 +175,10 @@ func TestMatchOfSelector(t *testing.T) {
 			[]string{"to 192.0.2.0/24, but not to 192.0.2.7/32", "from port 22", "to port 22", "from port 9526", "to port 9526"},
 			"from 192.0.2.0/24, but not from 192.0.2.7/32 or to port 22 or from port 22 or to port 9526 or from port 9526",
 		},
+		"flags are those of the packet itself, both ways": {
+			Selector{Protocol: 6, PeerPorts: []Ports{Port(80)}, FlagsSet: 2, FlagsClear: 16},
+			[]string{"tcp flags syn,!ack to port 80"}, "tcp flags syn,!ack from port 80",
+		},
 		"twice is once": {Selector{Peers: []string{"192.0.2.1", "192.0.2.1/32"}}, []string{"to 192.0.2.1/32"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,8 +237,9 @@ func TestSelectorInWords(t *testing.T) {
 	s := Selector{
 		Namespace: "blue", Device: "v0", Protocol: 6, Peers: []string{"192.0.2.0/24", "db"}, PeerPorts: []Ports{Port(80), {8000, 8100}},
 		Locals: []string{"10.0.0.2"}, LocalPorts: []Ports{Port(5)}, ExcludePeers: []string{"192.0.2.7"}, ExcludePorts: []Ports{Port(22)},
+		FlagsSet: 2, FlagsClear: 16,
 	}
-	want := "v0@blue tcp dst 192.0.2.0/24,db port 80,8000-8100 src 10.0.0.2 src-port 5 exclude-dst 192.0.2.7 exclude-port 22"
+	want := "v0@blue tcp flags syn,!ack dst 192.0.2.0/24,db port 80,8000-8100 src 10.0.0.2 src-port 5 exclude-dst 192.0.2.7 exclude-port 22"
 	if got := s.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -30,6 +30,7 @@ func (s Selector) Validate() error {
 	v.ports("port", s.PeerPorts, s.Protocol)
 	v.ports("src-port", s.LocalPorts, s.Protocol)
 	v.ports("exclude-port", s.ExcludePorts, s.Protocol)
+	v.flags(s)
 	if s.Control && !s.whole() {
 		v.refuse("control", "", "no flow beside it: ARP and neighbour discovery belong to none, only to a whole device")
 	}
@@ -38,7 +39,7 @@ func (s Selector) Validate() error {
 
 // whole reports whether s includes all packets of its device.
 func (s Selector) whole() bool {
-	return s.Protocol == 0 && len(s.Peers)+len(s.Locals)+len(s.PeerPorts)+len(s.LocalPorts) == 0
+	return s.Protocol == 0 && s.FlagsSet|s.FlagsClear == 0 && len(s.Peers)+len(s.Locals)+len(s.PeerPorts)+len(s.LocalPorts) == 0
 }
 
 type validation struct{ errs []error }

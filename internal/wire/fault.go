@@ -67,6 +67,7 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 	m := &netemv1.FaultSpec{
 		Target: s.Target, Direction: directions.toProto(s.Direction), Engine: engines.toProto(s.Engine),
 		TtlNs: int64(s.TTL), Owner: s.Owner, Force: s.Force, Offload: s.Offload,
+		Content: contentRule(s.Content),
 	}
 	if s.Selector != nil {
 		m.Selector = trafficSelector(*s.Selector)
@@ -82,7 +83,7 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 
 // SpecOf translates a request; the owner in it is ignored.
 func SpecOf(m *netemv1.FaultSpec) (fault.Spec, error) {
-	s := fault.Spec{Target: m.GetTarget(), TTL: time.Duration(m.GetTtlNs()), Force: m.GetForce(), Offload: m.GetOffload()}
+	s := fault.Spec{Target: m.GetTarget(), TTL: time.Duration(m.GetTtlNs()), Force: m.GetForce(), Offload: m.GetOffload(), Content: contentRuleOf(m.GetContent())}
 	var err error
 	if m.GetSelector() != nil {
 		if s.Selector, err = trafficSelectorOf(m.GetSelector()); err != nil {

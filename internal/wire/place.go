@@ -64,6 +64,7 @@ func flows(fs []target.Flow) []*netemv1.Flow {
 		ms = append(ms, &netemv1.Flow{
 			Protocol: uint32(f.Protocol), Source: text(f.Source), Destination: text(f.Destination),
 			SourcePorts: ports(f.SourcePorts), DestinationPorts: ports(f.DestinationPorts),
+			TcpFlagsSet: uint32(f.FlagsSet), TcpFlagsClear: uint32(f.FlagsClear),
 		})
 	}
 	return ms
@@ -74,6 +75,7 @@ func flowsOf(ms []*netemv1.Flow) []target.Flow {
 	for _, m := range ms {
 		f := target.Flow{
 			Protocol: uint8(m.GetProtocol()), SourcePorts: portsOf(m.GetSourcePorts()), DestinationPorts: portsOf(m.GetDestinationPorts()),
+			FlagsSet: uint8(m.GetTcpFlagsSet()), FlagsClear: uint8(m.GetTcpFlagsClear()),
 		}
 		f.Source, _ = netip.ParsePrefix(m.GetSource())
 		f.Destination, _ = netip.ParsePrefix(m.GetDestination())

@@ -15,6 +15,7 @@ func trafficSelector(s target.Selector) *netemv1.TrafficSelector {
 		Namespace: s.Namespace, Device: s.Device, Protocol: uint32(s.Protocol), Peers: s.Peers, Locals: s.Locals,
 		PeerPorts: portRanges(s.PeerPorts), LocalPorts: portRanges(s.LocalPorts),
 		ExcludePeers: s.ExcludePeers, ExcludePorts: portRanges(s.ExcludePorts), Control: s.Control,
+		TcpFlagsSet: uint32(s.FlagsSet), TcpFlagsClear: uint32(s.FlagsClear),
 	}
 }
 
@@ -24,9 +25,13 @@ func trafficSelectorOf(m *netemv1.TrafficSelector) (*target.Selector, error) {
 	if m.GetProtocol() > math.MaxUint8 {
 		return nil, &qdisc.FieldError{Field: "protocol", Value: strconv.FormatUint(uint64(m.GetProtocol()), 10), Want: "an IP protocol number from 0 to 255"}
 	}
+	if flags := max(m.GetTcpFlagsSet(), m.GetTcpFlagsClear()); flags > math.MaxUint8 {
+		return nil, &qdisc.FieldError{Field: "tcp-flags", Value: strconv.FormatUint(uint64(flags), 10), Want: "bits of a TCP header's flags, from 0 to 255"}
+	}
 	s := &target.Selector{
 		Namespace: m.GetNamespace(), Device: m.GetDevice(), Protocol: uint8(m.GetProtocol()), Peers: m.GetPeers(), Locals: m.GetLocals(),
 		ExcludePeers: m.GetExcludePeers(), Control: m.GetControl(),
+		FlagsSet: uint8(m.GetTcpFlagsSet()), FlagsClear: uint8(m.GetTcpFlagsClear()),
 	}
 	for _, f := range []struct {
 		name string

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
 	"netemd/internal/lab"
@@ -44,6 +46,13 @@ func TestFaultSurvivesTheTrip(t *testing.T) {
 				AverageSize: 7, SizeVariation: 8, Delay: 9,
 			}}},
 		},
+		{
+			ID: "f3", State: fault.Active, Engine: fault.EBPF, Applied: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC(),
+			Spec: fault.Spec{
+				Selector: &target.Selector{Device: "v0", Protocol: 6, FlagsSet: 2, FlagsClear: 16},
+				Content:  &content.Rule{Kind: content.Match, N: 1, Expr: "tcp.len > 2", Count: 3, PerConnection: true, Hold: 4},
+			},
+		},
 	} {
 		got, err := FaultOf(Fault(want))
 		if err != nil {
@@ -51,6 +60,24 @@ func TestFaultSurvivesTheTrip(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("fault %s (-want +got):\n%s", want.ID, diff)
+		}
+	}
+}
+
+func TestChosenPacketsSurviveTheTrip(t *testing.T) {
+	want := content.Log{Chosen: 1, Missed: 2, Records: []content.Record{{
+		Time: 3, Wall: time.Unix(4, 5).UTC(), Source: "10.0.0.1:1", Destination: "10.0.0.2:2", Protocol: 6, Flags: 7, Sequence: 8, Payload: 9, Segment: 10,
+		Length: 11, Segments: 12,
+	}}}
+	if diff := cmp.Diff(want, PacketsOf(Packets(want))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNumbersThatDoNotFit(t *testing.T) {
+	for _, m := range []*netemv1.TrafficSelector{{Device: "v0", TcpFlagsSet: 256}, {Device: "v0", TcpFlagsClear: 1 << 20}, {Device: "v0", Protocol: 256}} {
+		if _, err := SpecOf(&netemv1.FaultSpec{Selector: m}); !errors.Is(err, qdisc.ErrInvalid) {
+			t.Errorf("%v: %v, want invalid", m, err)
 		}
 	}
 }
@@ -70,7 +97,7 @@ func TestUnsetAndZeroStayDifferent(t *testing.T) {
 func TestTargetLabAndFeaturesSurviveTheTrip(t *testing.T) {
 	place := target.Place{
 		Namespace: "n", Device: "d", Index: 3, Hook: target.Egress, Owned: true,
-		Match: target.Match{Include: []target.Flow{{Protocol: 6, Source: netip.MustParsePrefix("10.0.0.0/8"), Destination: netip.MustParsePrefix("::1/128"), SourcePorts: target.Port(1), DestinationPorts: target.Port(2)}}},
+		Match: target.Match{Include: []target.Flow{{Protocol: 6, Source: netip.MustParsePrefix("10.0.0.0/8"), Destination: netip.MustParsePrefix("::1/128"), SourcePorts: target.Port(1), DestinationPorts: target.Port(2), FlagsSet: 3, FlagsClear: 4}}},
 	}
 	tgt := target.Target{
 		Name: "pg", Lab: "pg", Node: "server", Address: netip.MustParseAddrPort("10.77.0.2:5432"), Proxy: netip.MustParseAddrPort("10.77.0.2:15432"),
