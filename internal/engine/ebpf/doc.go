@@ -13,8 +13,6 @@
 // mark, priority and departure time are lost on the way. On ingress the survivors
 // go back through the TAP.
 //
-// Slots are refused with errors.ErrUnsupported, before anything is changed.
-//
 // Fail open. A program passes everything when this process has not written its
 // heartbeat for 50 ms, or when the fault's deadline is past. A stopped or killed
 // process costs 50 ms of traffic, and a deadline holds without a process.

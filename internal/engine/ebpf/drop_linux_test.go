@@ -273,30 +273,6 @@ func TestMostFlows(t *testing.T) {
 	}
 }
 
-// What the engine cannot do is refused by name, and nothing is touched.
-func TestUnsupported(t *testing.T) {
-	l, e := newLab(t), newEngine(t, Config{})
-	before := l.links(t, l.client)
-	slot := qdisc.Netem{Delay: ms, Slot: qdisc.Slot{MinDelay: ms}}
-	refused := func() {
-		t.Helper()
-		err := e.Set(ctx, l.place, slot, in(time.Minute))
-		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), ": slot: ") {
-			t.Errorf("%v: want errors.ErrUnsupported for a slot", err)
-		}
-	}
-	refused()
-	if len(e.places) != 0 || l.links(t, l.client) != before {
-		t.Errorf("%d places are armed, the devices are %s", len(e.places), l.links(t, l.client))
-	}
-	set(t, e, l.place, qdisc.Netem{Loss: 20, Seed: 2})
-	refused()
-	st, err := e.Read(ctx, l.place)
-	if diff := cmp.Diff(qdisc.Netem{Loss: 20, Seed: 2}.Normalize(), st.Netem); err != nil || diff != "" {
-		t.Errorf("after the refusal: %v (-want +got):\n%s", err, diff)
-	}
-}
-
 // Later fragments have no ports: a flow with ports takes the first one, which is
 // enough to lose the datagram, and another port's datagrams stay whole.
 func TestFragments(t *testing.T) {

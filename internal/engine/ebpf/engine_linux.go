@@ -122,9 +122,6 @@ func (e *Engine) Set(ctx context.Context, p target.Place, n qdisc.Netem, deadlin
 }
 
 func (e *Engine) set(ctx context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
-	if err := supported(n); err != nil {
-		return err
-	}
 	until, err := monotonic(deadline)
 	if err != nil {
 		return err
@@ -285,14 +282,6 @@ func (e *Engine) lose(pl *place) {
 	if !e.closed { // otherwise Close sees to it
 		e.background.Go(func() { e.forget(pl) })
 	}
-}
-
-// supported refuses what this engine does not do, as errors.ErrUnsupported.
-func supported(n qdisc.Netem) error {
-	if n.Slot != (qdisc.Slot{}) {
-		return fmt.Errorf("slot: not on the ebpf engine: %w", errors.ErrUnsupported)
-	}
-	return nil
 }
 
 // monotonic turns a deadline into CLOCK_MONOTONIC, in ns.

@@ -23,7 +23,10 @@ type loop struct {
 	waiting timeline
 	bytes   int // of the waiting frames' buffers
 	order   uint64
-	used    *model.Model // the one that judged the last frame
+	used    *model.Model // the one in force, as far as the thread has looked
+	// next is when the first of them leaves: MinInt64 when the model is to be asked,
+	// MaxInt64 when none waits.
+	next int64
 	// ready[:count] are due, and taken off waiting.
 	ready   [batch][]byte
 	count   int
@@ -50,6 +53,7 @@ func (q *queue) run() {
 		}
 		l.last = t
 		q.page.beat.Store(uint64(t))
+		l.adopt(t)
 		busy := l.read()
 		l.flush(now())
 		q.held.Store(uint64(len(l.waiting) + l.count))
@@ -151,16 +155,20 @@ func (l *loop) read() bool {
 	return true
 }
 
+// adopt looks whether there is another model, which also lets go what waits.
+func (l *loop) adopt(t int64) {
+	if m := l.model.Load(); m != l.used {
+		if l.used != nil {
+			m.Follow(l.used, t)
+		}
+		l.used, l.next = m, math.MinInt64
+	}
+}
+
 // frame asks the model about b and does what it says.
 func (l *loop) frame(t int64, b []byte) {
 	l.frames.Add(1)
-	m := l.model.Load()
-	if m != l.used {
-		if l.used != nil {
-			m.Follow(l.used)
-		}
-		l.used = m
-	}
+	m := l.used
 	markable := m.Marks() && carriesECN(b[vnetHeader:])
 	v := m.Packet(t, len(b)-vnetHeader, len(l.waiting)+l.count, markable)
 	l.lossy.Add(uint64(v.Lost))
@@ -196,15 +204,42 @@ func (l *loop) frame(t int64, b []byte) {
 		l.order++
 		l.bytes += cap(f)
 		l.waiting.push(p)
+		l.next = math.MinInt64
 	}
+}
+
+// leaves takes the next packet off those that wait if it leaves at t, and says in next
+// when it does otherwise. The time without end takes all.
+func (l *loop) leaves(t int64) (p packet, ok bool) {
+	if t < l.next {
+		return packet{}, false
+	}
+	if len(l.waiting) == 0 {
+		l.next = math.MaxInt64
+		return packet{}, false
+	}
+	due := l.waiting[0].due
+	if due == math.MinInt64 || t == math.MaxInt64 {
+		return l.waiting.pop(), true
+	}
+	if l.next = l.used.Opens(t, due); l.next > t {
+		return packet{}, false
+	}
+	p = l.waiting.pop()
+	p.due = l.next
+	l.used.Left(t, len(p.frame)-vnetHeader)
+	return p, true
 }
 
 // flush sends what is due at t, until the output holds it back.
 func (l *loop) flush(t int64) {
 	l.blocked = false
 	for {
-		for l.count < batch && len(l.waiting) > 0 && l.waiting[0].due <= t {
-			p := l.waiting.pop()
+		for l.count < batch {
+			p, ok := l.leaves(t)
+			if !ok {
+				break
+			}
 			if p.due != math.MinInt64 && t != math.MaxInt64 && t-p.due > int64(lateLimit) {
 				l.drop(p.frame)
 				continue
@@ -256,7 +291,7 @@ func (l *loop) sleep() {
 		l.pool.trim()
 	}
 	if len(l.waiting) > 0 && !l.blocked {
-		wait = min(wait, l.waiting[0].due-t)
+		wait = min(wait, l.next-t)
 	}
 	if stop := l.stopAt.Load(); stop != 0 {
 		wait = min(wait, stop-t)

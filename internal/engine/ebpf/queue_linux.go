@@ -116,7 +116,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 			return fmt.Errorf("delay, reorder, duplicate and corrupt of IPv4 on loopback: %w", errors.ErrUnsupported)
 		}
 		if pl.header != 14 {
-			return fmt.Errorf("delay, reorder, duplicate and corrupt on a device without Ethernet headers: %w", errors.ErrUnsupported)
+			return fmt.Errorf("everything but loss on a device without Ethernet headers: %w", errors.ErrUnsupported)
 		}
 		if q.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 			return fmt.Errorf("eventfd: %w", err)

@@ -1,8 +1,7 @@
 // Package model says what netem would do to a packet: lose it, copy it, flip a bit
-// of it, and when to send it. It follows the enqueue path of the kernel's sch_netem
-// (net/sched/sch_netem.c, netem_enqueue, loss_event, get_crandom and tabledist of Linux
-// 6.12),
-// holds no packets and does no input or output.
+// of it, and when to send it. It follows the kernel's sch_netem (net/sched/sch_netem.c,
+// netem_enqueue, loss_event, get_crandom, tabledist, get_slot_next and netem_dequeue of
+// Linux 6.12), holds no packets and does no input or output.
 package model
 
 import (
@@ -23,6 +22,7 @@ type Model struct {
 	chain Chain
 	step  func() uint32
 	rate  rate
+	slots slots
 	// last is when the last of the packets that wait leaves, if any does.
 	last int64
 	// spread draws the delays, and bits which bit is flipped.
@@ -68,6 +68,7 @@ func New(n qdisc.Netem) *Model {
 		bits:      *rand.NewPCG(n.Seed, stream("bit")),
 		chain:     NewChain(n),
 		rate:      rateOf(n),
+		slots:     slotsOf(n),
 	}
 	m.step = m.loss.uniform
 	return m
@@ -88,9 +89,12 @@ func gap(n qdisc.Netem) uint32 {
 }
 
 // Frames reports whether n must see packets as they are on the wire: everything
-// but a delay counts packets, and segmentation offload would have it count 64 KB
-// as one.
+// but a delay, and a slot without bounds, counts packets, and segmentation offload
+// would have it count 64 KB as one.
 func Frames(n qdisc.Netem) bool {
+	if n.Slot.Packets == 0 && n.Slot.Bytes == 0 {
+		n.Slot = qdisc.Slot{}
+	}
 	n.Delay, n.Jitter, n.DelayCorrelation, n.Distribution, n.Samples = 0, 0, 0, "", ""
 	return !n.IsZero()
 }
@@ -171,9 +175,12 @@ func (m *Model) due(now int64, size int) int64 {
 	return now + delay
 }
 
-// Follow makes m the model of a queue that before has filled: with a rate, what waits
-// leaves first.
-func (m *Model) Follow(before *Model) { m.last = before.last }
+// Follow makes m, from now on, the model of a queue that before has filled: with a rate,
+// what waits leaves first, and with slots what is due leaves with the first one, now.
+func (m *Model) Follow(before *Model, now int64) {
+	m.last = before.last
+	m.slots.next = now
+}
 
 // latency draws a delay (tabledist).
 func (m *Model) latency() int64 {
@@ -184,12 +191,17 @@ func (m *Model) latency() int64 {
 	if m.table == nil {
 		return int64(uint64(r)%uint64(2*m.jitter)) + m.delay - m.jitter
 	}
-	t := int64(m.table[int(r)%len(m.table)])
-	x := m.jitter % qdisc.TableScale * t
+	return shaped(m.delay, m.jitter, m.table, r)
+}
+
+// shaped is the delay around mean that r picks of a table.
+func shaped(mean, jitter int64, table []int16, r uint32) int64 {
+	t := int64(table[int(r)%len(table)])
+	x := jitter % qdisc.TableScale * t
 	if x >= 0 {
 		x += qdisc.TableScale / 2
 	} else {
 		x -= qdisc.TableScale / 2
 	}
-	return x/qdisc.TableScale + m.jitter/qdisc.TableScale*t + m.delay
+	return x/qdisc.TableScale + jitter/qdisc.TableScale*t + mean
 }

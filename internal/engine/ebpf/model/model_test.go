@@ -267,6 +267,9 @@ func TestFrames(t *testing.T) {
 	}{
 		{qdisc.Netem{}, false},
 		{qdisc.Netem{Delay: ms, Jitter: ms, DelayCorrelation: 1, Distribution: qdisc.Normal}, false},
+		{qdisc.Netem{Delay: ms, Slot: qdisc.Slot{MinDelay: ms}}, false},
+		{qdisc.Netem{Slot: qdisc.Slot{MinDelay: ms, Packets: 2}}, true},
+		{qdisc.Netem{Slot: qdisc.Slot{MinDelay: ms, Bytes: 2000}}, true},
 		{qdisc.Netem{Delay: ms, Loss: 1}, true},
 		{qdisc.Netem{Delay: ms, Reorder: 1}, true},
 		{qdisc.Netem{Corrupt: 1}, true},

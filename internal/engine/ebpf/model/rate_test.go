@@ -88,7 +88,7 @@ func TestRateFollows(t *testing.T) {
 		before := New(qdisc.Netem{Delay: 20 * ms})
 		before.Packet(0, 1000, 0, false)
 		m := New(qdisc.Netem{Rate: 1_000_000})
-		m.Follow(before)
+		m.Follow(before, int64(now))
 		if v := m.Packet(int64(now), 1000, 0, false); v.Copies[0].Due != int64(want) {
 			t.Errorf("came at %s, leaves at %s, want %s", now, time.Duration(v.Copies[0].Due), want)
 		}
