@@ -23,10 +23,12 @@ func (s Spec) Validate() error {
 		refuse("direction", string(s.Direction), "to, from or both")
 	}
 	switch {
-	case s.Packet == nil && len(s.Toxics) == 0:
-		refuse("fault", "", "a packet impairment or at least one toxic")
-	case s.Packet != nil && len(s.Toxics) > 0:
-		refuse("fault", "", "a packet impairment or toxics, not both")
+	case !s.OnPackets() && len(s.Toxics) == 0:
+		refuse("fault", "", "a packet impairment, a content rule or at least one toxic")
+	case s.OnPackets() && len(s.Toxics) > 0, s.Packet != nil && s.Content != nil:
+		refuse("fault", "", "one of a packet impairment, a content rule and toxics, not several")
+	case s.Content != nil:
+		errs = append(errs, s.validateContent()...)
 	case s.Packet != nil:
 		errs = append(errs, s.validatePacket()...)
 	default:

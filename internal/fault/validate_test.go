@@ -28,7 +28,7 @@ func TestValidateSpec(t *testing.T) {
 		"unknown protection":   {Spec{Target: "pg", Packet: loss, Force: []string{"yes"}}, `force "yes": want agent, ssh, default-route`},
 		"unknown offload":      {Spec{Target: "pg", Packet: loss, Offload: "on"}, `offload "on": want off or nothing`},
 		"offload and toxics":   {Spec{Target: "pg", Toxics: down, Offload: OffloadOff}, `offload "off": want nothing for toxics`},
-		"nothing to be done":   {Spec{Target: "pg"}, "fault: want a packet impairment or at least one toxic"},
+		"nothing to be done":   {Spec{Target: "pg"}, "fault: want a packet impairment, a content rule or at least one toxic"},
 		"everything at a time": {Spec{Packet: &qdisc.Netem{Loss: 120}, TTL: 1, Direction: "up"}, "ttl"},
 	} {
 		t.Run(name, func(t *testing.T) {
