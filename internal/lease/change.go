@@ -15,6 +15,9 @@ import (
 // Change alters a packet fault in place, with one replace. The owner stays.
 func (m *Manager) Change(ctx context.Context, id, owner string, p qdisc.Patch) (fault.Fault, error) {
 	return m.alter(ctx, id, owner, "changed", func(f *fault.Fault) error {
+		if f.Spec.Content != nil {
+			return refuseChange(*f)
+		}
 		if f.Spec.Packet == nil {
 			return fmt.Errorf("change: fault %s is a stream fault; clear it and apply another", id)
 		}

@@ -42,12 +42,17 @@ func (m *Manager) admit(h *held) error {
 // conflict says why h cannot stand beside other. On the same packets, faults of one
 // owner combine unless both set the same thing; on other packets of the same device
 // all stand, unless a packet could belong to both: what it would meet then would be
-// neither fault.
+// neither fault. Rules stand beside everything but themselves: what is chosen is, and
+// the rest goes on as if they were not there.
 func conflict(h, other *held) error {
 	if sharesSlot(h, other) {
 		if other.fault.Spec.Owner != h.fault.Spec.Owner {
 			return fmt.Errorf("%w: %s is held by %s with %s; see 'netemctl show %s'", fault.ErrConflict,
 				h.fault.Spec.TargetName(), other.fault.Spec.Owner, describe(other.fault), other.fault.ID)
+		}
+		if rule := sameRule(h.fault.Spec, other.fault.Spec); len(rule) > 0 {
+			return fmt.Errorf("%w: '%s' is done by %s already; 'netemctl packets %s' shows what it did, 'netemctl clear %s' ends it", fault.ErrConflict,
+				rule[0], describe(other.fault), other.fault.ID, other.fault.ID)
 		}
 		if fields := sameFields(h.fault.Spec, other.fault.Spec); len(fields) > 0 {
 			return fmt.Errorf("%w: %s is set by %s already; 'netemctl change %s' alters it, 'netemctl clear %s' ends it", fault.ErrConflict,
@@ -69,7 +74,7 @@ func conflict(h, other *held) error {
 // meet reports whether a packet can pass two places that are not the same.
 func meet(a, b slot) bool {
 	p, q := a.place, b.place
-	return a.proxy == "" && b.proxy == "" && a.lane == b.lane && p.Hook == q.Hook && a.match != b.match &&
+	return !a.alone() && !b.alone() && a.lane == b.lane && p.Hook == q.Hook && a.match != b.match &&
 		p.Match.Overlaps(q.Match) && !p.Match.Mirrors(q.Match)
 }
 

@@ -69,6 +69,7 @@ func (m *Manager) end(ctx context.Context, h *held, state fault.State) (fault.Fa
 	m.mu.Unlock()
 	err := m.restore(ctx, h)
 	if err == nil {
+		m.keepLog(ctx, h)
 		err = m.offloadRestore(ctx, h)
 	}
 	if err != nil {

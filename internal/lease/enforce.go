@@ -8,17 +8,20 @@ import (
 	"slices"
 	"time"
 
+	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
-// slot is what can be in one state at a time: a place in the packet layer, or a
-// target's proxy.
+// slot is what can be in one state at a time: a place in the packet layer, a rule at
+// one, or a target's proxy.
 type slot struct {
 	key   string
 	place target.Place
 	proxy string // the target's name, for the stream layer
+	// rule chooses packets at the place; nil for an impairment of all.
+	rule *content.Rule
 	// index is the place's among those of the fault.
 	index int
 	// lane is the device's, match the key of what is selected there.
@@ -114,6 +117,9 @@ func (m *Manager) set(ctx context.Context, h *held, s slot, on []fault.Fault) er
 			return m.cfg.Stream.Clear(ctx, h.target)
 		}
 		return m.cfg.Stream.Set(ctx, h.target, toxicsOf(on), firstEnd(on))
+	}
+	if s.rule != nil {
+		return m.setContent(ctx, s, on)
 	}
 	engine := m.cfg.Engines[h.fault.Engine]
 	if len(on) == 0 {

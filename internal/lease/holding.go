@@ -36,6 +36,10 @@ func (m *Manager) Held(ctx context.Context, id string) (Holding, error) {
 		defer m.mu.Unlock()
 		return Holding{}, m.unknownFault(id)
 	}
+	if h.fault.Spec.Content != nil {
+		defer m.mu.Unlock()
+		return Holding{}, fmt.Errorf("fault %s chooses its packets and leaves the others as they are, which no share of them shows; 'netemctl packets %s' says what it did: %w", id, id, errors.ErrUnsupported)
+	}
 	holding := Holding{Fault: h.fault, Target: h.target}
 	places := h.places()
 	slots := h.slots

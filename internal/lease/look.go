@@ -120,9 +120,16 @@ func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 	return now, nil
 }
 
-// rebase lets h count from now on. The caller holds the lane.
+// rebase lets h count from now on. The caller holds the lane. A rule counts from where it
+// was put into force: what it chose before anybody could look is not to be forgotten.
 func (m *Manager) rebase(ctx context.Context, h *held) {
 	var now sight
+	if h.fault.Spec.Content != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		h.base, h.carried = fault.Counters{}, fault.Counters{}
+		return
+	}
 	for _, s := range h.slots {
 		if _, err := m.compare(ctx, h, s, &now); err != nil {
 			m.cfg.Log.Warn("counters could not be read", "fault", h.fault.ID, "err", err)
@@ -141,7 +148,14 @@ func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (boo
 		got, err := m.cfg.Stream.Read(ctx, h.target)
 		return slices.Equal(got, fault.NormalizeToxics(toxicsOf(on))), err
 	}
-	st, err := m.cfg.Engines[h.fault.Engine].Read(ctx, s.place)
+	var st fault.Status
+	var inForce bool
+	var err error
+	if s.rule != nil {
+		st, inForce, err = m.readContent(ctx, s)
+	} else {
+		st, err = m.cfg.Engines[h.fault.Engine].Read(ctx, s.place)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -151,6 +165,9 @@ func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (boo
 		if !slices.Contains(now.missing, name) {
 			now.missing = append(now.missing, name)
 		}
+	}
+	if s.rule != nil {
+		return inForce, nil
 	}
 	return len(union(on).Differences(st.Netem)) == 0, nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 )
@@ -74,6 +75,7 @@ type Manager struct {
 	order    []*held
 	requests map[string]*request
 	settings map[string]settings // of paths, by their lanes
+	ended    []ended             // oldest first
 	closed   bool
 }
 
@@ -90,6 +92,8 @@ type held struct {
 	// base is what its places had counted when the fault began or was changed, carried
 	// what it had counted at places that it left since.
 	base, carried fault.Counters
+	// left is what a rule did at places that it has left.
+	left content.Log
 	// ending faults are no longer part of what is put into force.
 	ending bool
 	// tries counts how often ending it failed.
@@ -125,7 +129,7 @@ func newPrefix() string {
 	return string(b)
 }
 
-func (h *held) isPacket() bool { return h.fault.Spec.Packet != nil }
+func (h *held) isPacket() bool { return h.fault.Spec.OnPackets() }
 
 // Apply makes a fault, or returns the one that an earlier call with the same
 // RequestID made. When it fails, everything is as it was.
@@ -261,7 +265,7 @@ func (m *Manager) aim(ctx context.Context, h *held) error {
 		return nil
 	}
 	places, err := placesOf(t, h.fault.Spec.Direction)
-	h.slots = slotsOf(places)
+	h.slots = slotsFor(h.fault.Spec, places)
 	return err
 }
 
@@ -298,6 +302,9 @@ func (m *Manager) planStream(h *held) error {
 }
 
 func (m *Manager) chooseEngine(ctx context.Context, h *held) error {
+	if h.fault.Spec.Content != nil {
+		return m.chooseContentEngine(h)
+	}
 	want := h.fault.Spec.Engine
 	inUse := m.engineAt(h)
 	switch {

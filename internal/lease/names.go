@@ -83,7 +83,7 @@ func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved 
 	if err != nil {
 		return false, err
 	}
-	after.slots = slotsOf(places)
+	after.slots = slotsFor(h.fault.Spec, places)
 	came, left := missing(after.slots, h.slots), missing(h.slots, after.slots)
 	if len(came)+len(left) == 0 {
 		return false, m.leave(ctx, h, nil)
@@ -131,7 +131,7 @@ type rematcher interface {
 // can do that. It is all or nothing; what another fault stands on is not moved.
 func (m *Manager) rematch(ctx context.Context, h *held, left, came []slot) bool {
 	e, ok := m.cfg.Engines[h.fault.Engine].(rematcher)
-	if !ok || len(left) != len(came) {
+	if !ok || len(left) != len(came) || h.fault.Spec.Content != nil {
 		return false
 	}
 	for i, s := range left {
@@ -187,6 +187,7 @@ func (m *Manager) leave(ctx context.Context, h *held, slots []slot) error {
 			stuck, errs = append(stuck, s), append(errs, err)
 		}
 	}
+	m.keepLeft(ctx, h, slots)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.stale = stuck
@@ -228,7 +229,7 @@ func (m *Manager) adopt(h *held) {
 		t := h.target
 		t.To.Match, t.From.Match = other.target.To.Match, other.target.From.Match
 		if places, err := placesOf(t, h.fault.Spec.Direction); err == nil {
-			h.target, h.slots = t, slotsOf(places)
+			h.target, h.slots = t, slotsFor(h.fault.Spec, places)
 			return
 		}
 	}

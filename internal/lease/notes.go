@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/qdisc"
@@ -38,7 +39,11 @@ func (m *Manager) notePlaces(h *held) {
 func (h *held) warnings() []string {
 	var w []string
 	if h.isPacket() {
-		w = h.fault.Spec.Packet.Warnings()
+		if h.fault.Spec.Content != nil {
+			w = h.contentWarnings()
+		} else {
+			w = h.fault.Spec.Packet.Warnings()
+		}
 		if p := h.slots[0].place; h.fault.Engine == fault.Netem && p.Owned && !p.Match.Whole() {
 			w = append(w, fmt.Sprintf("netem on the lab's wire impairs every packet on that link, not only those of %s", h.fault.Spec.TargetName()))
 		}
@@ -68,6 +73,13 @@ func superPackets(f fault.Fault) string {
 	n := f.Spec.Packet
 	var what string
 	switch {
+	case n == nil:
+		switch f.Spec.Content.Kind {
+		case content.Data, content.Every, content.Match, content.Retransmit:
+			what = f.Spec.Content.Action()
+		default:
+			return ""
+		}
 	case n.Loss != 0 || n.LossState != qdisc.LossState{} || n.GilbertElliott != qdisc.GilbertElliott{}:
 		what = "loss"
 	case n.Reorder != 0:

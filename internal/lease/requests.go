@@ -95,6 +95,10 @@ func fingerprint(s fault.Spec) string {
 	if s.Selector != nil {
 		selector = fmt.Sprintf("%+v", *s.Selector)
 	}
-	s.Packet, s.Selector, s.SSHConnection = nil, nil, ""
-	return fmt.Sprintf("%+v %s %s", s, packet, selector)
+	rule := "-"
+	if s.Content != nil {
+		rule = s.Content.Key()
+	}
+	s.Packet, s.Content, s.Selector, s.SSHConnection = nil, nil, nil, ""
+	return fmt.Sprintf("%+v %s %s %s", s, packet, rule, selector)
 }
