@@ -12,12 +12,14 @@ type Number interface {
 	of(p *packet) (int64, bool)
 }
 
-// And is X && Y, Or is X || Y, and Not is !X.
-type (
-	And struct{ X, Y Condition }
-	Or  struct{ X, Y Condition }
-	Not struct{ X Condition }
-)
+// And is X && Y.
+type And struct{ X, Y Condition }
+
+// Or is X || Y.
+type Or struct{ X, Y Condition }
+
+// Not is !X.
+type Not struct{ X Condition }
 
 // Is is a field that is a condition by itself.
 type Is struct{ Field Field }

@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/content"
 	"netemd/internal/match"
 	"netemd/internal/target"
 )
@@ -57,6 +58,11 @@ type classifier struct {
 	group, rank uint32
 	// mark is that of this engine's packets, without a rank.
 	mark uint32
+	// rule chooses packets; nil is a place for impairments. id is its place's number,
+	// ring where it tells what it chose, and conns its connections if it needs them.
+	rule        *content.Rule
+	id          uint32
+	ring, conns *ebpf.Map
 }
 
 // inc adds one to the counter at offset in the page.
@@ -99,6 +105,27 @@ func (c *classifier) program() (asm.Instructions, error) {
 		asm.JGE.Reg(rAux, asm.R1, "pass"),
 	)
 	inc(&s, unsafe.Offsetof(p.seen))
+	if c.rule != nil {
+		if err := c.choose(&s); err != nil {
+			return nil, err
+		}
+	} else {
+		c.impair(&s)
+	}
+	s.At("open")
+	inc(&s, unsafe.Offsetof(p.opened))
+	s.At("pass")
+	s.Add(asm.Mov.Imm(asm.R0, verdictNext), asm.Return())
+	return s.Instructions(), nil
+}
+
+// impair appends instructions that lose packets or hand them to the queue, as the slot
+// says, and jumps to pass or open. The time is in rAux.
+func (c *classifier) impair(s *match.Sequence) {
+	var (
+		p page
+		l slot
+	)
 	s.Add(
 		asm.LoadMem(asm.R1, rSlot, int16(unsafe.Offsetof(l.mode)), asm.Word),
 		asm.JEq.Imm(asm.R1, modeDivert, "divert"),
@@ -113,10 +140,10 @@ func (c *classifier) program() (asm.Instructions, error) {
 		asm.Sub.Reg(rAux, asm.R1),
 		asm.JSGT.Imm(rAux, staleAfter, "open"),
 	)
-	lose(&s)
+	lose(s)
 	s.At("lost")
-	spare(&s)
-	inc(&s, unsafe.Offsetof(p.lost))
+	spare(s)
+	inc(s, unsafe.Offsetof(p.lost))
 	s.Add(asm.Mov.Imm(asm.R1, nowhere), asm.Ja.Label("redirect"))
 
 	s.At("divert")
@@ -125,16 +152,10 @@ func (c *classifier) program() (asm.Instructions, error) {
 		asm.Sub.Reg(rAux, asm.R1),
 		asm.JSGT.Imm(rAux, staleAfter, "open"),
 	)
-	inc(&s, unsafe.Offsetof(p.diverted))
+	inc(s, unsafe.Offsetof(p.diverted))
 	s.Add(asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.tap)), asm.Word))
 	s.At("redirect")
 	s.Add(asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())
-
-	s.At("open")
-	inc(&s, unsafe.Offsetof(p.opened))
-	s.At("pass")
-	s.Add(asm.Mov.Imm(asm.R0, verdictNext), asm.Return())
-	return s.Instructions(), nil
 }
 
 // ownCookie passes packets that come out of a queue at this hook whose place

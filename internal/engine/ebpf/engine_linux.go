@@ -45,7 +45,12 @@ type Engine struct {
 	places map[string]*place
 	hooks  map[hookKey]*hook
 	last   uint32 // the last hook's number
+	ring   *ring  // nil until a content rule needs it
+	rules  uint32 // the last content rule's number
+	logs   map[string]*ruleLog
 
+	// closing ends what the background waits for.
+	closing    chan struct{}
 	background sync.WaitGroup
 }
 
@@ -64,8 +69,17 @@ type hook struct {
 	places int
 	// mu keeps the order of ranks the order of attaching.
 	mu sync.Mutex
-	// rank is the last one given.
-	rank uint32
+	// ranks are those of the armed places.
+	ranks map[uint32]bool
+}
+
+// next is the rank of a place that comes before all armed ones.
+func (h *hook) next() uint32 {
+	rank := uint32(0)
+	for r := range h.ranks {
+		rank = max(rank, r)
+	}
+	return rank + 1
 }
 
 // New makes an engine. It needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and starts
@@ -76,6 +90,9 @@ func New(cfg Config) (*Engine, error) {
 		attach: attacher{legacy: cfg.Clsact, made: map[clsact]bool{}},
 		places: map[string]*place{},
 		hooks:  map[hookKey]*hook{},
+		logs:   map[string]*ruleLog{},
+
+		closing: make(chan struct{}),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -201,6 +218,7 @@ func (e *Engine) Close() error {
 	e.places = nil
 	e.mu.Unlock()
 
+	close(e.closing)
 	e.background.Wait()
 	for _, pl := range all {
 		pl.clear()
@@ -224,6 +242,9 @@ func (e *Engine) Close() error {
 		})
 	}
 	wg.Wait()
+	if e.ring != nil {
+		errs = append(errs, e.ring.close())
+	}
 	e.heart.close()
 	e.sockets.Close()
 	e.hub.Close()
@@ -232,30 +253,35 @@ func (e *Engine) Close() error {
 
 // place returns the place at p, not yet armed if it is new.
 func (e *Engine) place(p target.Place) (*place, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if pl := e.places[p.Key()]; pl != nil {
+		return pl, nil
+	}
+	return e.newPlace(p.Key(), p)
+}
+
+// newPlace puts a place on the books; the caller has the engine's lock.
+func (e *Engine) newPlace(key string, p target.Place) (*place, error) {
 	if p.Hook != target.Egress && p.Hook != target.Ingress {
 		return nil, fmt.Errorf("hook %q: want egress or ingress", p.Hook)
 	}
 	if p.Index <= 0 {
 		return nil, fmt.Errorf("device %q has no index: %w", p.Device, fs.ErrNotExist)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed {
 		return nil, fs.ErrClosed
 	}
-	if pl := e.places[p.Key()]; pl != nil {
-		return pl, nil
-	}
-	key := hookKey{p.Namespace, p.Index, p.Hook}
-	h := e.hooks[key]
+	at := hookKey{p.Namespace, p.Index, p.Hook}
+	h := e.hooks[at]
 	if h == nil {
 		e.last++
-		h = &hook{id: e.last}
-		e.hooks[key] = h
+		h = &hook{id: e.last, ranks: map[uint32]bool{}}
+		e.hooks[at] = h
 	}
 	h.places++
-	pl := &place{e: e, at: p, hook: h}
-	e.places[p.Key()] = pl
+	pl := &place{e: e, at: p, key: key, hook: h}
+	e.places[key] = pl
 	return pl, nil
 }
 
@@ -263,15 +289,20 @@ func (e *Engine) place(p target.Place) (*place, error) {
 // arming it did not succeed.
 func (e *Engine) forget(pl *place) {
 	e.mu.Lock()
-	if e.places[pl.at.Key()] == pl {
-		delete(e.places, pl.at.Key())
-		if pl.hook.places--; pl.hook.places == 0 {
-			delete(e.hooks, hookKey{pl.at.Namespace, pl.at.Index, pl.at.Hook})
-		}
+	if e.places[pl.key] == pl {
+		delete(e.places, pl.key)
+		e.unhook(pl)
 	}
 	e.mu.Unlock()
 	if err := pl.disarm(); err != nil {
 		e.log.Warn("ebpf: take a lost place off", "place", pl.at.String(), "err", err)
+	}
+}
+
+// unhook takes a place off its hook, once; the caller has the engine's lock.
+func (e *Engine) unhook(pl *place) {
+	if pl.hook.places--; pl.hook.places == 0 {
+		delete(e.hooks, hookKey{pl.at.Namespace, pl.at.Index, pl.at.Hook})
 	}
 }
 

@@ -80,7 +80,10 @@ type page struct {
 	_    [64 - 16]byte
 
 	seen, lost, opened, diverted atomic.Uint64
-	_                            [64 - 32]byte
+	// ordinal, turns and missed belong to a content rule: packets of the wire, chosen
+	// packets up to its count, and those that could not be recorded.
+	ordinal, turns, missed atomic.Uint64
+	_                      [64 - 56]byte
 
 	slots [slots]slot
 }

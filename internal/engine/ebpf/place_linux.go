@@ -28,7 +28,9 @@ var errDisarmed = errors.New("no longer armed")
 type place struct {
 	e    *Engine
 	at   target.Place
+	key  string
 	hook *hook
+	rule *placeRule // nil for impairments
 
 	mu    sync.Mutex
 	armed bool
@@ -145,11 +147,14 @@ func (pl *place) arm(ctx context.Context) error {
 		if pl.header, err = linkHeader(link); err != nil {
 			return err
 		}
-		pl.rank = pl.hook.rank + 1
+		pl.rank = pl.hook.next()
 		c := classifier{
 			hub: pl.e.hub.Map, page: page.Map, sockets: pl.e.sockets,
 			match: pl.at.Match, hook: pl.at.Hook, header: pl.header, group: pl.hook.id, rank: pl.rank,
 			mark: pl.e.mark,
+		}
+		if err := pl.openRule(&c); err != nil {
+			return err
 		}
 		ins, err := c.program()
 		if err != nil {
@@ -166,10 +171,11 @@ func (pl *place) arm(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
+		pl.closeRule(nil)
 		page.Close()
 		return err
 	}
-	pl.hook.rank = pl.rank
+	pl.hook.ranks[pl.rank] = true
 	pl.page, pl.armed = page, true
 	return nil
 }
@@ -283,7 +289,11 @@ func (pl *place) disarm() error {
 	if pl.queue != nil {
 		errs = append(errs, pl.queue.release())
 	}
+	pl.closeRule(pl.page.at)
 	pl.page.Close()
+	pl.hook.mu.Lock()
+	defer pl.hook.mu.Unlock()
+	delete(pl.hook.ranks, pl.rank)
 	return errors.Join(errs...)
 }
 
