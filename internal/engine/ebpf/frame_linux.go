@@ -3,6 +3,7 @@ package ebpf
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 )
 
 // maxFrame is the longest frame with its header: 64 KB of loopback with a link
@@ -12,28 +13,41 @@ const maxFrame = vnetHeader + 14 + 8 + math.MaxUint16 + 1
 // smallFrame holds what fits a usual MTU.
 const smallFrame = 2048
 
-// sizes are those of buffers: 100,000 waiting packets shall not take 64 KB each, nor
-// small ones 2 KB.
-var sizes = [...]int{256, smallFrame, maxFrame}
+// Buffers have sizes of powers of two, from the smallest up to what holds any frame, so
+// that 100,000 waiting packets take no more than twice their bytes.
+const (
+	smallest = 256
+	sizes    = 10 // smallest << 9 holds maxFrame
+)
 
-// pool keeps buffers for one thread, so that packets cost no allocation. It grows
-// as far as the queue does, which is bounded.
-type pool [len(sizes)][][]byte
+// maxSpare is how many bytes of unused buffers are kept for the next packets.
+const maxSpare = 32 << 20
+
+// pool keeps buffers for one thread, so that packets cost no allocation.
+type pool struct {
+	free  [sizes][][]byte
+	spare int // bytes
+}
 
 // get returns a buffer for n bytes.
 func (p *pool) get(n int) []byte {
 	i := class(n)
-	free := &p[i]
+	free := &p.free[i]
 	if k := len(*free); k > 0 {
 		b := (*free)[k-1]
 		*free = (*free)[:k-1]
+		p.spare -= cap(b)
 		return b[:n]
 	}
-	return make([]byte, n, sizes[i])
+	return make([]byte, n, min(smallest<<i, maxFrame))
 }
 
 func (p *pool) put(b []byte) {
-	free := &p[class(cap(b))]
+	if p.spare+cap(b) > maxSpare {
+		return
+	}
+	p.spare += cap(b)
+	free := &p.free[class(cap(b))]
 	*free = append(*free, b[:0])
 }
 
@@ -41,18 +55,14 @@ func (p *pool) put(b []byte) {
 func (p *pool) trim() { *p = pool{} }
 
 // class is the smallest size that holds n bytes.
-func class(n int) int {
-	for i, size := range sizes {
-		if n <= size {
-			return i
-		}
-	}
-	return len(sizes) - 1
-}
+func class(n int) int { return bits.Len(uint(max(n, 1)-1) / smallest) }
 
 // packet is a frame, with its virtio_net_hdr, that waits.
 type packet struct {
 	due int64
+	// count is how many packets of the wire it stands for, more than 1 for a
+	// super-packet whose segments the model has seen.
+	count int
 	// order keeps packets with the same due time in the order of their coming.
 	order uint64
 	frame []byte
@@ -116,22 +126,32 @@ func flip(frame []byte, bit int) bool {
 	if h[vnetGSOType] != 0 {
 		return false
 	}
-	if h[vnetFlags]&vnetNeedsCsum != 0 {
-		start := int(binary.NativeEndian.Uint16(h[vnetCsumStart:]))
-		at := start + int(binary.NativeEndian.Uint16(h[vnetCsumOffset:]))
-		if at+2 > len(data) {
-			return false
-		}
-		// The field holds the sum of the pseudo header already; a UDP checksum of 0
-		// means none and is sent as 0xffff.
-		sum := checksum(data[start:])
-		if sum == 0 {
-			sum = 0xffff
-		}
-		binary.BigEndian.PutUint16(data[at:], sum)
-		clear(h)
+	if !seal(frame) {
+		return false
 	}
 	data[bit/8] ^= 1 << (bit % 8)
+	return true
+}
+
+// seal puts a frame's open checksum, if there is one, and reports whether it could.
+func seal(frame []byte) bool {
+	h, data := frame[:vnetHeader], frame[vnetHeader:]
+	if h[vnetFlags]&vnetNeedsCsum == 0 {
+		return true
+	}
+	start := int(binary.NativeEndian.Uint16(h[vnetCsumStart:]))
+	at := start + int(binary.NativeEndian.Uint16(h[vnetCsumOffset:]))
+	if at+2 > len(data) {
+		return false
+	}
+	// The field holds the sum of the pseudo header already; a UDP checksum of 0 means
+	// none and is sent as 0xffff.
+	sum := checksum(data[start:])
+	if sum == 0 {
+		sum = 0xffff
+	}
+	binary.BigEndian.PutUint16(data[at:], sum)
+	clear(h)
 	return true
 }
 

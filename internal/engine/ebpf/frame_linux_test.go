@@ -38,7 +38,7 @@ func TestTimeline(t *testing.T) {
 
 func TestPool(t *testing.T) {
 	var p pool
-	for _, n := range []int{1, 256, 257, smallFrame, smallFrame + 1, maxFrame} {
+	for _, n := range []int{1, 256, 257, smallFrame, smallFrame + 1, 65536, maxFrame} {
 		b := p.get(n)
 		if len(b) != n {
 			t.Errorf("%d bytes for %d", len(b), n)

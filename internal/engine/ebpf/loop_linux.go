@@ -21,14 +21,15 @@ type loop struct {
 	*queue
 	pool    pool
 	waiting timeline
-	bytes   int // of the waiting frames' buffers
-	order   uint64
-	used    *model.Model // the one in force, as far as the thread has looked
+	// packets and bytes are of those that wait or are ready, and of their buffers.
+	packets, bytes int
+	order          uint64
+	used           *model.Model // the one in force, as far as the thread has looked
 	// next is when the first of them leaves: MinInt64 when the model is to be asked,
 	// MaxInt64 when none waits.
 	next int64
 	// ready[:count] are due, and taken off waiting.
-	ready   [batch][]byte
+	ready   [batch]packet
 	count   int
 	blocked bool // the output said EAGAIN
 	// spare is what the next frame is read into; rest takes what does not fit.
@@ -56,9 +57,9 @@ func (q *queue) run() {
 		l.adopt(t)
 		busy := l.read()
 		l.flush(now())
-		q.held.Store(uint64(len(l.waiting) + l.count))
+		q.held.Store(uint64(l.packets))
 		stop := q.stopAt.Load()
-		if stop != 0 && !busy && (len(l.waiting)+l.count == 0 || now() >= stop) {
+		if stop != 0 && !busy && (l.packets == 0 || now() >= stop) {
 			break
 		}
 		if t-l.looked > int64(lookEvery) {
@@ -69,12 +70,10 @@ func (q *queue) run() {
 		}
 	}
 	// What is not due within the limit leaves now.
-	for len(l.waiting)+l.count > 0 && !l.blocked {
+	for l.packets > 0 && !l.blocked {
 		l.flush(math.MaxInt64)
 	}
-	if n := len(l.waiting) + l.count; n > 0 {
-		q.overflow.Add(uint64(n))
-	}
+	q.overflow.Add(uint64(l.packets))
 	q.held.Store(0)
 	close(q.done)
 	if q.lost.Load() {
@@ -99,7 +98,7 @@ func (l *loop) recover(t int64) {
 	}
 	l.flush(t)
 	l.log.Warn("ebpf: the queue's thread stood still", "place", l.place.String(), "stall", stall,
-		"dropped", l.overflow.Load()-before, "waiting", len(l.waiting))
+		"dropped", l.overflow.Load()-before, "waiting", l.packets)
 }
 
 // look finds out whether there is still something to do here.
@@ -139,7 +138,7 @@ func (l *loop) read() bool {
 			copy(big[len(b):], l.rest)
 			l.pool.put(b)
 			b = big
-		case class(n) < class(cap(b)):
+		case 4*n <= cap(b):
 			small := l.pool.get(n)
 			copy(small, b)
 			l.pool.put(b)
@@ -165,20 +164,20 @@ func (l *loop) adopt(t int64) {
 	}
 }
 
-// frame asks the model about b and does what it says.
+// frame asks the model about b and does what it says, for each segment of a
+// super-packet if the model counts packets.
 func (l *loop) frame(t int64, b []byte) {
-	l.frames.Add(1)
 	m := l.used
 	markable := m.Marks() && carriesECN(b[vnetHeader:])
-	v := m.Packet(t, len(b)-vnetHeader, len(l.waiting)+l.count, markable)
-	l.lossy.Add(uint64(v.Lost))
-	l.overflow.Add(uint64(v.Overflow))
-	l.duplicated.Add(uint64(v.Duplicated))
-	l.reordered.Add(uint64(v.Reordered))
-	l.delayed.Add(uint64(v.Delayed))
+	if m.Frames() {
+		if s, ok := superOf(b); ok {
+			l.segments(t, &s, markable)
+			return
+		}
+	}
+	v := l.ask(t, len(b)-vnetHeader, l.packets, markable)
 	if v.Count == 0 {
 		l.pool.put(b)
-		return
 	}
 	for i, c := range v.Copies[:v.Count] {
 		f := b
@@ -186,26 +185,85 @@ func (l *loop) frame(t int64, b []byte) {
 			f = l.pool.get(len(b))
 			copy(f, b)
 		}
-		if c.Mark {
-			mark(f[vnetHeader:])
-		}
-		if c.Bit >= 0 && flip(f, c.Bit) {
-			l.corrupted.Add(1)
-		}
-		if l.bytes+cap(f) > maxQueued {
-			l.overflow.Add(1)
-			l.pool.put(f)
-			continue
-		}
-		p := packet{due: c.Due, order: l.order, frame: f}
-		if c.Ahead {
-			p.due = math.MinInt64
-		}
-		l.order++
-		l.bytes += cap(f)
-		l.waiting.push(p)
-		l.next = math.MinInt64
+		l.hold(f, c, 1)
 	}
+}
+
+// segments asks the model about each segment of s. Neighbours that leave at the same
+// time stay together, as they came.
+func (l *loop) segments(t int64, s *super, markable bool) {
+	var (
+		together = l.used.Together()
+		run      model.Copy
+		first    int
+		end      int // 0 as long as there is no run
+	)
+	for i := range s.count {
+		v := l.ask(t, s.size(i, i+1), l.packets+end-first, markable)
+		for _, c := range v.Copies[:v.Count] {
+			if end == i && end > 0 && together && c == run && c.Bit < 0 && !c.Mark {
+				end++
+				continue
+			}
+			l.hold(l.part(s, first, end), run, end-first)
+			run, first, end = c, i, i+1
+		}
+	}
+	if end-first == s.count && s.count > 1 {
+		l.hold(s.frame, run, s.count)
+		return
+	}
+	l.hold(l.part(s, first, end), run, end-first)
+	l.pool.put(s.frame)
+}
+
+// part is a frame of some segments of s, nil without any.
+func (l *loop) part(s *super, first, end int) []byte {
+	if first == end {
+		return nil
+	}
+	b := l.pool.get(vnetHeader + s.size(first, end))
+	s.cut(b, first, end)
+	return b
+}
+
+// ask counts what the model says about a packet of size bytes.
+func (l *loop) ask(t int64, size, queued int, markable bool) model.Verdict {
+	v := l.used.Packet(t, size, queued, markable)
+	l.frames.Add(1)
+	l.lossy.Add(uint64(v.Lost))
+	l.overflow.Add(uint64(v.Overflow))
+	l.duplicated.Add(uint64(v.Duplicated))
+	l.reordered.Add(uint64(v.Reordered))
+	l.delayed.Add(uint64(v.Delayed))
+	return v
+}
+
+// hold has a frame, which stands for count packets, wait as c says.
+func (l *loop) hold(f []byte, c model.Copy, count int) {
+	if f == nil {
+		return
+	}
+	if c.Mark {
+		mark(f[vnetHeader:])
+	}
+	if c.Bit >= 0 && flip(f, c.Bit) {
+		l.corrupted.Add(1)
+	}
+	if l.bytes+cap(f) > maxQueued {
+		l.overflow.Add(uint64(count))
+		l.pool.put(f)
+		return
+	}
+	p := packet{due: c.Due, order: l.order, frame: f, count: count}
+	if c.Ahead {
+		p.due = math.MinInt64
+	}
+	l.order++
+	l.packets += count
+	l.bytes += cap(f)
+	l.waiting.push(p)
+	l.next = math.MinInt64
 }
 
 // leaves takes the next packet off those that wait if it leaves at t, and says in next
@@ -241,26 +299,25 @@ func (l *loop) flush(t int64) {
 				break
 			}
 			if p.due != math.MinInt64 && t != math.MaxInt64 && t-p.due > int64(lateLimit) {
-				l.drop(p.frame)
+				l.drop(p)
 				continue
 			}
-			l.ready[l.count] = p.frame
+			l.ready[l.count] = p
 			l.count++
 		}
 		if l.count == 0 {
 			return
 		}
 		n, err := l.out.send(l.ready[:l.count])
-		for _, f := range l.ready[:n] {
-			l.bytes -= cap(f)
-			l.pool.put(f)
+		for i := range l.ready[:n] {
+			l.gone(l.ready[i])
 		}
 		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 			// The device's own queue was full, or it is down, or the frame is longer
 			// than its MTU.
 			if !l.refused && !errors.Is(err, unix.ENOBUFS) {
 				l.refused = true
-				l.log.Warn("ebpf: the device refused a packet", "place", l.place.String(), "bytes", len(l.ready[n]), "err", err)
+				l.log.Warn("ebpf: the device refused a packet", "place", l.place.String(), "bytes", len(l.ready[n].frame), "err", err)
 			}
 			l.drop(l.ready[n])
 			n++
@@ -274,10 +331,16 @@ func (l *loop) flush(t int64) {
 	}
 }
 
-func (l *loop) drop(frame []byte) {
-	l.overflow.Add(1)
-	l.bytes -= cap(frame)
-	l.pool.put(frame)
+func (l *loop) drop(p packet) {
+	l.overflow.Add(uint64(p.count))
+	l.gone(p)
+}
+
+// gone takes a packet off the books.
+func (l *loop) gone(p packet) {
+	l.packets -= p.count
+	l.bytes -= cap(p.frame)
+	l.pool.put(p.frame)
 }
 
 // sleep waits for a frame, the next due time, the output, or to be woken; as long as
@@ -287,7 +350,7 @@ func (l *loop) sleep() {
 	wait, idle := int64(lookEvery), l.page.active.Load() == 0
 	if !idle {
 		wait = int64(beatEvery)
-	} else if len(l.waiting)+l.count == 0 {
+	} else if l.packets == 0 {
 		l.pool.trim()
 	}
 	if len(l.waiting) > 0 && !l.blocked {

@@ -68,12 +68,13 @@ func (s *socket) setUp(index int, mark uint32) error {
 	return err
 }
 
-func (s *socket) send(frames [][]byte) (int, error) {
-	for i, f := range frames {
+func (s *socket) send(packets []packet) (int, error) {
+	for i := range packets {
+		f := packets[i].frame
 		s.iov[i].Base = &f[0]
 		s.iov[i].SetLen(len(f))
 	}
-	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.num), uintptr(unsafe.Pointer(&s.msgs)), uintptr(len(frames)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.num), uintptr(unsafe.Pointer(&s.msgs)), uintptr(len(packets)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -98,13 +99,13 @@ type writer struct {
 	index     int
 }
 
-func (w *writer) send(frames [][]byte) (int, error) {
-	for i, f := range frames {
-		if _, err := unix.Write(w.tap, f); err != nil {
+func (w *writer) send(packets []packet) (int, error) {
+	for i := range packets {
+		if _, err := unix.Write(w.tap, packets[i].frame); err != nil {
 			return i, err
 		}
 	}
-	return len(frames), nil
+	return len(packets), nil
 }
 
 func (w *writer) fd() int { return w.tap }

@@ -64,9 +64,9 @@ type queue struct {
 
 // output sends packets on, and drops none silently.
 type output interface {
-	// send sends frames in order until one is refused: how many were sent, and the
-	// error of the next one. It does not block.
-	send(frames [][]byte) (int, error)
+	// send sends up to batch packets in order until one is refused: how many were sent,
+	// and the error of the next one. It does not block.
+	send(packets []packet) (int, error)
 	// fd is polled for POLLOUT after unix.EAGAIN.
 	fd() int
 	// gone reports that the device is no longer there.
@@ -80,11 +80,7 @@ func (pl *place) divert(ctx context.Context, n qdisc.Netem) error {
 			return err
 		}
 	}
-	q := pl.queue
-	if err := q.tap.offload(!model.Frames(n)); err != nil {
-		return err
-	}
-	q.model.Store(model.New(n))
+	pl.queue.model.Store(model.New(n))
 	// Trust the thread until it has been woken.
 	pl.page.at.beat.Store(uint64(now()))
 	return nil

@@ -38,8 +38,6 @@ type tap struct {
 	index int
 	// links asks for the device's counters, in its namespace.
 	links *netlink.Handle
-	// whole says that super-packets come uncut.
-	whole bool
 }
 
 // newTAP makes a TAP in the calling thread's namespace. It goes with its descriptor.
@@ -66,6 +64,10 @@ func (t *tap) setUp() error {
 	ifr.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	if err := unix.IoctlIfreq(t.fd, unix.TUNSETIFF, ifr); err != nil {
 		return fmt.Errorf("make a TAP: %w", err)
+	}
+	// Super-packets come uncut, with their checksum open: see super.
+	if err := unix.IoctlSetInt(t.fd, unix.TUNSETOFFLOAD, tunCsum|tunTSO4|tunTSO6|tunTSOECN); err != nil {
+		return fmt.Errorf("set offloads of a TAP: %w", err)
 	}
 	name := ifr.Name()
 	if t.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
@@ -106,23 +108,6 @@ const (
 	tunTSO6   = 0x04
 	tunTSOECN = 0x08
 )
-
-// offload says whether super-packets come whole, with their checksum open, or cut
-// into the frames of the wire.
-func (t *tap) offload(whole bool) error {
-	if whole == t.whole {
-		return nil
-	}
-	features := 0
-	if whole {
-		features = tunCsum | tunTSO4 | tunTSO6 | tunTSOECN
-	}
-	if err := unix.IoctlSetInt(t.fd, unix.TUNSETOFFLOAD, features); err != nil {
-		return fmt.Errorf("set offloads of a TAP: %w", err)
-	}
-	t.whole = whole
-	return nil
-}
 
 // dropped counts the packets that found the TAP full.
 func (t *tap) dropped() (uint64, error) {

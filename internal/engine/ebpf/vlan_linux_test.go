@@ -121,7 +121,7 @@ func TestVLANTagsInTheData(t *testing.T) {
 			return [2]uint64{counters(t, e, out).Seen, counters(t, e, in).Seen}
 		}
 		before := seen()
-		if _, err := s.send([][]byte{append(frame, ip...)}); err != nil {
+		if _, err := s.send([]packet{{frame: append(frame, ip...)}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(slower(20 * ms))

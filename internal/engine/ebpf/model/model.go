@@ -13,7 +13,7 @@ import (
 // Model is the state of one impairment. It is not safe for concurrent use.
 type Model struct {
 	limit                              int
-	ecn                                bool
+	ecn, frames                        bool
 	delay, jitter                      int64
 	table                              []int16
 	gap, counter                       uint32
@@ -58,7 +58,7 @@ type Verdict struct {
 func New(n qdisc.Netem) *Model {
 	n = n.Normalize()
 	m := &Model{
-		limit: int(n.Limit), ecn: n.ECN, delay: int64(n.Delay), jitter: int64(n.Jitter),
+		limit: int(n.Limit), ecn: n.ECN, frames: Frames(n), delay: int64(n.Delay), jitter: int64(n.Jitter),
 		table: n.JitterTable(), gap: gap(n),
 		loss:      newDraw(n.Seed, "loss", n.Loss, n.LossCorrelation),
 		duplicate: newDraw(n.Seed, "duplicate", n.Duplicate, n.DuplicateCorrelation),
@@ -98,6 +98,9 @@ func Frames(n qdisc.Netem) bool {
 	n.Delay, n.Jitter, n.DelayCorrelation, n.Distribution, n.Samples = 0, 0, 0, "", ""
 	return !n.IsZero()
 }
+
+// Frames reports whether the model must see each packet as it is on the wire.
+func (m *Model) Frames() bool { return m.frames }
 
 // Marks reports whether the model marks packets instead of dropping them, so that
 // Packet must know which can be.

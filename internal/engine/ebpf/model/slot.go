@@ -84,3 +84,10 @@ func (m *Model) Left(now int64, size int) {
 		s.begin(now)
 	}
 }
+
+// Together reports whether packets that are due at the same time may leave as one: no
+// slot counts them.
+func (m *Model) Together() bool {
+	s := &m.slots
+	return !s.on || s.maxPackets == math.MaxInt32 && s.maxBytes == math.MaxInt32
+}
