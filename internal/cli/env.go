@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"netemd/internal/client"
+	"netemd/internal/content"
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
@@ -64,6 +65,7 @@ type Agent interface {
 	experiment.Faults
 	experiment.Prober
 	FaultStore
+	PacketStore
 	TargetStore
 	LabStore
 	System
@@ -76,6 +78,11 @@ type FaultStore interface {
 	List(ctx context.Context) ([]fault.Fault, error)
 	Watch(ctx context.Context, event func(fault.Event)) error
 	Verify(ctx context.Context, id string, o fidelity.Options, progress func(sent, packets int)) (fidelity.Result, error)
+}
+
+// PacketStore knows which packets a fault chose.
+type PacketStore interface {
+	Packets(ctx context.Context, id string, follow bool, f func(content.Log)) error
 }
 
 // TargetStore knows the targets.

@@ -47,6 +47,16 @@ netemctl apply --target pg --loss-gemodel 1%,10% --verify
 netemctl apply --target pg --tc "delay 100ms 20ms loss 5%"
 netemctl apply --dev v0 --delay 50ms --duplicate 1% --offload off -- ./client`,
 
+	"drop": `
+netemctl drop syn --count 1 --target pg -- ./client       # its first connect takes 1s longer
+netemctl drop data:3 --count 1 --per-connection --target pg
+netemctl drop match 'payload.at(0, "Q")' --target pg      # the simple queries of PostgreSQL
+netemctl drop every:100 --dev v0 --netns blue --dry-run`,
+	"hold": `
+netemctl hold synack --for 200ms --target pg --direction from
+netemctl hold data:1 --for 1s --count 1 --target pg -- ./client
+netemctl hold match 'tcp.len >= 1000' --for 20ms --dev v0`,
+
 	"toxic": `
 netemctl toxic latency --latency 300ms --target pg
 netemctl toxic down --target pg -- ./client`,
@@ -93,6 +103,9 @@ netemctl clear --all`,
 	"stats": `
 netemctl stats
 netemctl stats kqv1 -o json`,
+	"packets": `
+netemctl packets kqv1
+netemctl packets kqv1 --follow -o jsonl`,
 	"verify": `
 netemctl verify kqv1
 netemctl verify kqv1 -n 100000 --rate 5000 --timeout 1m`,

@@ -81,8 +81,11 @@ func hintOf(err error) string {
 
 // hintUnsupported says what would do instead of a fault that is not supported here.
 func hintUnsupported(err error, spec fault.Spec) error {
-	if !errors.Is(err, errors.ErrUnsupported) || spec.Packet == nil {
+	if !errors.Is(err, errors.ErrUnsupported) || !spec.OnPackets() {
 		return err
+	}
+	if spec.Content != nil {
+		return hintContent(err, spec)
 	}
 	lo := spec.Selector != nil && spec.Selector.Device == loopback
 	switch n := *spec.Packet; {
@@ -90,6 +93,20 @@ func hintUnsupported(err error, spec fault.Spec) error {
 		return withHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
 	case spec.Engine != fault.Netem && (n.Slot != qdisc.Slot{} || lo && n.Queues()):
 		return withHint(err, "it needs the netem engine: a kernel with sch_netem ('netemctl doctor')")
+	}
+	return err
+}
+
+// hintContent does the same for a fault on chosen packets.
+func hintContent(err error, spec fault.Spec) error {
+	lo := spec.Selector != nil && spec.Selector.Device == loopback
+	switch {
+	case spec.Engine == fault.Netem:
+		return withHint(err, "leave --engine out, or write --engine ebpf; beside a fault of netem on the same packets it works, too")
+	case lo && spec.Direction == fault.From:
+		return withHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
+	case lo && spec.Content.Hold > 0:
+		return withHint(err, "'netemctl drop' works there: a packet that is lost needs no way back")
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"netemd/internal/client"
+	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
@@ -41,6 +42,8 @@ type fakeAgent struct {
 	// missing are the counters that this engine does not have.
 	missing  []string
 	renewals int
+	// log is what every rule chose.
+	log content.Log
 	// during is called while a probe runs.
 	during func()
 	err    error
@@ -90,7 +93,7 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 	}
 	if s.Toxics != nil {
 		f.Engine, f.EngineReason, f.Placement = fault.Stream, "a toxic", []string{"proxy 10.77.0.2:15432 in netem-pg-server"}
-	} else {
+	} else if s.Packet != nil {
 		f.Warnings = s.Packet.Warnings()
 	}
 	a.faults = append(a.faults, f)
@@ -120,6 +123,13 @@ func (a *fakeAgent) Get(_ context.Context, id string) (fault.Fault, error) {
 	if got.Spec.Packet != nil {
 		got.Counters = fault.Counters{Seen: a.matched, Lost: a.matched / 5}
 		got.CountersMissing, got.Queued = a.missing, a.queued
+	}
+	switch r := got.Spec.Content; {
+	case r == nil:
+	case r.Hold > 0:
+		got.Counters = fault.Counters{Seen: a.matched, Delayed: a.log.Chosen}
+	default:
+		got.Counters = fault.Counters{Seen: a.matched, Lost: a.log.Chosen}
 	}
 	return got, nil
 }
@@ -187,6 +197,22 @@ func (a *fakeAgent) Watch(ctx context.Context, event func(fault.Event)) error {
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// Packets also knows faults that have ended.
+func (a *fakeAgent) Packets(_ context.Context, id string, follow bool, f func(content.Log)) error {
+	var n int
+	if _, err := fmt.Sscanf(id, "f%d", &n); err != nil || n > a.next {
+		return fmt.Errorf("fault %s: %w", id, fs.ErrNotExist)
+	}
+	if !follow {
+		f(a.log)
+		return nil
+	}
+	for _, r := range a.log.Records {
+		f(content.Log{Records: []content.Record{r}, Chosen: a.log.Chosen, Missed: a.log.Missed})
+	}
+	return nil
 }
 
 // Verify finds the loss that the counters say.
@@ -388,17 +414,28 @@ func (w *world) run(ctx context.Context, args ...string) int {
 	})
 }
 
-// shellWords cuts a line as a shell does that only knows double quotes.
+// shellWords cuts a line as a shell does that only knows quotes.
 func shellWords(line string) []string {
-	quoted := false
-	words := strings.FieldsFunc(line, func(r rune) bool {
-		if r == '"' {
-			quoted = !quoted
+	var words []string
+	var word strings.Builder
+	var quote rune
+	begun := false
+	for _, r := range line + " " {
+		switch {
+		case r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, begun = r, true
+		case quote == 0 && r == ' ':
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			word.WriteRune(r)
+			begun = true
 		}
-		return r == ' ' && !quoted
-	})
-	for i, w := range words {
-		words[i] = strings.ReplaceAll(w, `"`, "")
 	}
 	return words
 }

@@ -56,6 +56,12 @@ impairment away. --loss, --loss-state and --loss-gemodel replace each other.`,
 func (a *app) changes(ctx context.Context, agent Agent, id string, want asked) (qdisc.Patch, fault.Spec, error) {
 	var base qdisc.Netem
 	f, err := agent.Get(ctx, id)
+	if err == nil && f.Spec.Content != nil {
+		return qdisc.Patch{}, f.Spec, hinted{
+			usageError{fmt.Errorf("change %s: '%s' does not change in place, it is counted from its beginning", id, words(f.Spec))},
+			"clear it, 'netemctl clear " + id + "', and make another",
+		}
+	}
 	known := err == nil && f.Spec.Packet != nil
 	if known {
 		base = *f.Spec.Packet

@@ -25,6 +25,7 @@ type faultView struct {
 	Summary      string          `json:"summary"`
 	Owner        string          `json:"owner"`
 	*packetView                  // null for a stream fault
+	Content      *ruleView       `json:"content,omitempty"`
 	*trafficView                 // null for a target with a name
 	Toxics       []toxicView     `json:"toxics,omitempty"`
 	Placement    []string        `json:"placement"`
@@ -42,6 +43,8 @@ type faultView struct {
 	// NotCounted names the counters that the engine cannot give, 0 for that reason.
 	NotCounted   []string `json:"counters_missing"`
 	MeasuredLoss *float64 `json:"measured_loss_percent,omitempty"`
+	// Chosen are the packets that a rule acted on; netemctl packets names them.
+	Chosen *uint64 `json:"chosen_packets,omitempty"`
 	// Verification is that of apply --verify.
 	Verification *fidelity.Result `json:"verification,omitempty"`
 }
@@ -62,6 +65,12 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		v.Direction = directionOf(f.Spec)
 		v.Counters = new(experiment.Counters(f.Counters))
 		v.MeasuredLoss = measuredLoss(f)
+	}
+	if r := f.Spec.Content; r != nil {
+		v.Content = viewRule(*r)
+		v.Direction = directionOf(f.Spec)
+		v.Counters = new(experiment.Counters(f.Counters))
+		v.Chosen = new(f.Chosen())
 	}
 	for _, t := range f.Spec.Toxics {
 		v.Toxics = append(v.Toxics, viewToxic(t))
@@ -115,7 +124,7 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 		if f.Counters != (fault.Counters{}) {
 			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
 		}
-		rows = append(rows, [2]string{"loss", lossText(f)}, [2]string{"undo", "netemctl clear " + f.ID})
+		rows = append(rows, [2]string{"chosen", chosenText(f)}, [2]string{"loss", lossText(f)}, [2]string{"undo", "netemctl clear " + f.ID})
 		pairs(w, s, rows)
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"netemd/internal/client"
+	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
@@ -82,6 +84,24 @@ func TestGolden(t *testing.T) {
 			"apply --target pg --tc \"delay 100ms 20ms loss 5%\"", "change f1 --tc \"loss 10%\"", "change f1 --tc \"loss 0% del 50ms\"", "change f1 --tc \"reorder 25%\"", "apply --target pg --tc \"\"", "delay 1ms --jitter 1ms --distribution-file \"\" --target pg", "apply --target pg --tc \"loss 5% loss 6%\"", "apply --target pg --tc \"dlay 100ms\"", "apply --target pg --tc \"loss 5%\" --delay 10ms",
 			"apply --target pg --tc \"loss gemodel 1% 10%\" --dry-run",
 		}},
+		{name: "drop", world: world{agent: &fakeAgent{matched: 3121, log: chosenLog(2)}}, lines: []string{
+			"drop --help", "drop syn --count 2 --target pg", "hold data:3 --for 200ms --target pg --direction both", "hold match 'tcp.len > 100' --for 1s --count 1 --per-connection --dev v0 --netns blue --port 80",
+			"drop every:2 --per-connection --dev v0 -o json", "list", "show f1", "show f2", "show f1 -o json", "stats", "packets --help", "packets f1", "packets f1 -o json", "packets f1 -o jsonl", "packets f1 --follow", "packets f1 --follow -o jsonl",
+			"packets f1 --follow -o json", "packets", "packets f99", "change f1 --loss 5%", "renew f1", "drop syn --count 1 --target pg -- true", "clear f1", "packets f1", "clear --target pg", "clear --all",
+		}},
+		{name: "drop-many", world: world{agent: &fakeAgent{log: content.Log{Records: chosenLog(13).Records, Chosen: 20_000, Missed: 7}}}, lines: []string{
+			"drop rst --target pg -- true", "packets f1",
+		}},
+		{name: "drop-none", world: world{agent: &fakeAgent{}, code: 3}, lines: []string{"drop rst --target pg -- true", "show f1", "drop rst --target pg", "show f2", "packets f2", "packets f2 -o json"}},
+		{name: "drop-plan", lines: []string{
+			"drop syn --count 1 --target pg --dry-run", "drop syn --count 1 --target pg --dry-run -o json", "hold data:2 --for 20ms --count 1 --dev v0 --direction both --dry-run", "drop match 'udp.len > 100' --dev v0 --netns blue --protocol udp --offload off --dry-run -o json",
+			"drop syn --dev v0 --tcp-flags syn,!ack --tcp-flags !ece --dry-run", "loss 1% --dev v0 --tcp-flags syn,!ack --port 80 --dry-run", "loss 1% --dev v0 --tcp-flags rst --dst db.example --engine ebpf --dry-run -o json", "drop syn --target pg --engine netem --dry-run", "drop syn --target nope --dry-run",
+		}},
+		{name: "drop-refused", lines: []string{
+			"drop", "drop --target pg", "drop syn", "drop sin --target pg", "drop syn ack --target pg", "drop syn:2 --target pg", "drop data --target pg", "drop data:0 --target pg", "drop every:x --target pg", "drop match --target pg", "drop match 'tcp.len >' --target pg", "drop match tcp.len > 5 --target pg",
+			"drop match 'tcp.foo > 1' --target pg", "drop syn --count 0 --target pg", "drop syn --count 3000000000 --target pg", "drop syn --per-connection --target pg", "drop syn --for 1s --target pg", "hold syn --target pg", "hold syn --for 0s --target pg", "hold syn --for 200 --target pg", "hold syn --for 2m --target pg", "hold syn --for 1us --target pg",
+			"drop syn --target pg --engine netem", "drop syn --target pg --engine stream", "drop syn --dev v0 --protocol udp", "drop syn --target pg --tcp-flags syn", "drop syn --dev v0 --tcp-flags sin", "loss 1% --dev v0 --tcp-flags syn --protocol udp", "loss 1% --dev v0 --tcp-flags syn,!syn", "loss 1% --dev v0 --tcp-flags syn --tcp-flags !syn", "drop syn --target pg --verify", "drop syn --target pg -o json -- true", "drop syn --target pg --",
+		}},
 		{name: "devices", lines: []string{
 			"loss 20% --dev v0 --netns blue --protocol tcp --dst 192.0.2.0/24,db.example --port 80 --port 8000-8100 --exclude-dst 192.0.2.7 --force ssh --offload off",
 			"list", "show f1", "show f1 -o json", "loss 1% --dev v0 --direction ingress", "clear --dev v0", "clear --dev v0 --netns blue", "clear --dev v0 --netns blue",
@@ -147,6 +167,27 @@ func TestGolden(t *testing.T) {
 			golden(t, c.name, got.String())
 		})
 	}
+}
+
+// chosenLog are the first n packets that a rule chose.
+func chosenLog(n int) content.Log {
+	log := content.Log{Chosen: uint64(n)}
+	for i := range n {
+		r := content.Record{
+			Time: int64(i+1) * 1e9, Wall: noon.Add(time.Duration(i)*time.Second + 123456789), Source: "10.77.0.1:40000", Destination: "10.77.0.2:5432",
+			Protocol: 6, Flags: 0x02, Sequence: 4_294_967_295, Length: 60, Segments: 1,
+		}
+		switch i {
+		case 1: // a super-packet
+			r.Flags, r.Sequence, r.Payload, r.Segment, r.Length, r.Segments = 0x18, 7, 4344, 3, 4396, 3
+		case 2:
+			r = content.Record{Time: r.Time, Wall: r.Wall, Source: "[fd00::1]:53", Destination: "[fd00::2]:53", Protocol: 17, Payload: 12, Length: 60, Segments: 1}
+		case 3:
+			r = content.Record{Time: r.Time, Wall: r.Wall, Source: "10.0.0.1", Destination: "10.0.0.2", Protocol: 1, Length: 84, Segments: 1}
+		}
+		log.Records = append(log.Records, r)
+	}
+	return log
 }
 
 func golden(t *testing.T, name, got string) {

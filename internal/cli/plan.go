@@ -227,6 +227,13 @@ func planWarnings(spec fault.Spec, e fault.Engine, n qdisc.Netem) []string {
 		out = append(out, "where segmentation offload is on, one packet may be a super-packet of up to 64 KB, "+
 			"which a loss or reordering takes whole, and a rate holds up whole")
 	}
+	out = append(out, protectionWarnings(spec)...)
+	return append(out, oldTC(n)...)
+}
+
+// protectionWarnings say what else netemd does, and refuses to do.
+func protectionWarnings(spec fault.Spec) []string {
+	var out []string
 	if spec.Offload == fault.OffloadOff {
 		out = append(out, "--offload off: of what makes super-packets, netemd switches off only what is on, "+
 			"on the device and on the other end of a veth pair, and puts it back as it was when the fault ends")
@@ -239,7 +246,7 @@ func planWarnings(spec fault.Spec, e fault.Engine, n qdisc.Netem) []string {
 		}
 		out = append(out, fmt.Sprintf("netemd refuses %swhat would cut off its own connection or an ssh session on %s, unless --force names that", all, s.Name()))
 	}
-	return append(out, oldTC(n)...)
+	return out
 }
 
 // What the tc of iproute2 6.1 counts times in, and up to where.

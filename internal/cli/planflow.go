@@ -133,6 +133,9 @@ func flowerOf(f target.Flow) (out []flower, all bool) {
 			if protocol != 0 {
 				keys = "ip_proto " + flowerProtocol(protocol) + " "
 			}
+			if mask := f.FlagsSet | f.FlagsClear; mask != 0 {
+				keys += fmt.Sprintf("tcp_flags 0x%x/0x%x ", f.FlagsSet, mask)
+			}
 			if f.Source.IsValid() {
 				key("src_ip", f.Source)
 			}

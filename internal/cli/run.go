@@ -296,6 +296,8 @@ func (a *app) say(format string, args ...any) { fmt.Fprintf(a.env.Stderr, format
 func words(s fault.Spec) string {
 	what := ""
 	switch {
+	case s.Content != nil:
+		what = ruleWords(*s.Content)
 	case s.Packet != nil:
 		what = s.Packet.String()
 		if s.Packet.Loss == 100 {
@@ -309,7 +311,7 @@ func words(s fault.Spec) string {
 		what = strings.Join(parts, ", ")
 	}
 	preposition := "to "
-	if s.Packet != nil {
+	if s.OnPackets() {
 		switch s.Direction {
 		case fault.From:
 			preposition = "from "
@@ -317,10 +319,10 @@ func words(s fault.Spec) string {
 			preposition = "to and from "
 		}
 		if s.Selector != nil {
-			return what + " on " + deviceWay(s.Direction) + " of " + s.Selector.String()
+			return what + " on " + deviceWay(s.Direction) + " of " + s.Selector.String() + countWords(s.Content)
 		}
 	} else {
 		preposition = "on the proxy of "
 	}
-	return what + " " + preposition + s.Target
+	return what + " " + preposition + s.Target + countWords(s.Content)
 }

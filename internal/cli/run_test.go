@@ -233,6 +233,10 @@ func TestCompletion(t *testing.T) {
 		{"list -o j|", "json\njsonl"},
 		{"lab up |", "pg"},
 		{"lab exec --lab |", "pg"},
+		{"drop s|", "syn\tthe first packet of a TCP handshake\nsynack\tthe second packet of a TCP handshake"},
+		{"hold d|", "data:1\tthe N-th data segment of a TCP connection"},
+		{"drop syn --engine e|", "ebpf"},
+		{"packets |", "f1\tloss 20% to pg"},
 		{"toxic latency --stream |", "upstream\ndownstream"},
 	} {
 		w.stdout.Reset()

@@ -18,6 +18,9 @@ import (
 
 // runFault plans, applies, or holds a fault.
 func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, how handling, argv []string) error {
+	if how.dryRun && spec.Content != nil {
+		return a.planContent(cmd.Context(), spec)
+	}
 	if how.dryRun {
 		return a.planFault(cmd.Context(), spec)
 	}
@@ -110,10 +113,13 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 		a.say("netemctl: the fault was not held to the command's end: %s", oneLine(err))
 	case last.State != fault.Active:
 		a.say("netemctl: %s was %s while the command ran", last.ID, last.State)
-	case last.Spec.Packet == nil:
+	case !last.Spec.OnPackets():
 		a.say("%s cleared", last.ID)
 	default:
 		a.say("%s cleared: %s", last.ID, countersText(last.Counters))
+	}
+	if spec.Content != nil {
+		a.sayChosen(ctx, agent, last.ID)
 	}
 	if runErr != nil {
 		return runErr

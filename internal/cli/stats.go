@@ -31,7 +31,7 @@ type statsView struct {
 
 func viewStats(f fault.Fault) statsView {
 	told := func(name string, n uint64) *uint64 {
-		if f.Spec.Packet == nil || slices.Contains(f.CountersMissing, name) {
+		if !f.Spec.OnPackets() || slices.Contains(f.CountersMissing, name) {
 			return nil
 		}
 		return &n
@@ -58,7 +58,8 @@ func (a *app) stats() *cobra.Command {
 applied or last changed, also those that a verification sent. OVERFLOW is what a full
 queue dropped, which is no loss that was asked for; OPENED passed unimpaired because
 the engine was late; QUEUED are held at this moment. A dash is what the engine cannot
-tell.`,
+tell. What 'drop' chose is in LOST and what 'hold' did in DELAYED; 'netemctl packets'
+names each.`,
 		ValidArgsFunction: a.completeFaults,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -88,10 +89,10 @@ tell.`,
 func statsOf(ctx context.Context, agent Agent, args []string) ([]fault.Fault, error) {
 	if len(args) == 0 {
 		fs, err := agent.List(ctx)
-		return slices.DeleteFunc(fs, func(f fault.Fault) bool { return f.Spec.Packet == nil }), err
+		return slices.DeleteFunc(fs, func(f fault.Fault) bool { return !f.Spec.OnPackets() }), err
 	}
 	f, err := agent.Get(ctx, args[0])
-	if err == nil && f.Spec.Packet == nil {
+	if err == nil && !f.Spec.OnPackets() {
 		err = fmt.Errorf("stats %s: a fault of the proxy counts no packets", f.ID)
 	}
 	return []fault.Fault{f}, err

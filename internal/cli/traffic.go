@@ -42,13 +42,14 @@ type spot struct {
 
 // flowFlags are the flags that need --dev.
 var flowFlags = []string{
-	"netns", "protocol", "dst", "port", "src", "src-port", "exclude-dst", "exclude-port", "control",
+	"netns", "protocol", "tcp-flags", "dst", "port", "src", "src-port", "exclude-dst", "exclude-port", "control",
 }
 
 func (a *app) trafficFlags(cmd *cobra.Command, s *spot) {
 	a.deviceFlags(cmd, &s.sel, "impair the device `DEV` instead of a target")
 	flags := cmd.Flags()
 	flags.Var(typed(&s.sel.Protocol, "NAME", target.ParseProtocol, nil), "protocol", "only tcp, udp, icmp, icmpv6, sctp or a protocol's number")
+	flags.Var(tcpFlags(&s.sel), "tcp-flags", "only TCP packets with these flags set and, after a '!', those clear, such as 'syn,!ack'")
 	flags.Var(listed(&s.sel.Peers, "HOST", word), "dst", "only with these hosts, addresses or CIDRs at the other end")
 	flags.Var(listed(&s.sel.PeerPorts, "PORT", target.ParsePorts), "port", "only these ports at the other end, such as 5432 or 8000-8100")
 	flags.Var(listed(&s.sel.Locals, "HOST", word), "src", "only with these hosts, addresses or CIDRs at this end")
@@ -75,7 +76,7 @@ func (s spot) fill(cmd *cobra.Command, spec *fault.Spec) error {
 	}
 	spec.Target, spec.Direction = s.target, s.way.direction()
 	if s.sel.Device != "" {
-		sel := s.sel
+		sel := implied(s.sel)
 		spec.Selector = &sel
 	}
 	return nil
@@ -94,7 +95,7 @@ func (s spot) check(cmd *cobra.Command) error {
 			usageError{fmt.Errorf("--direction %s: is said of a --dev", s.way)}, "of a target, write --direction " + string(s.way.direction()),
 		}
 	case device:
-		return s.sel.Validate()
+		return implied(s.sel).Validate()
 	}
 	for _, name := range flowFlags {
 		if cmd.Flags().Changed(name) {
@@ -122,6 +123,25 @@ func listed[T any](dst *[]T, kind string, parse func(string) (T, error)) pflag.V
 		}
 		return nil
 	}}
+}
+
+// tcpFlags is a flag of TCP flags, which may be repeated.
+func tcpFlags(s *target.Selector) pflag.Value {
+	return &value{kind: "FLAGS", set: func(text string) error {
+		set, clear, err := target.ParseFlags(text)
+		if err == nil {
+			s.FlagsSet, s.FlagsClear = s.FlagsSet|set, s.FlagsClear|clear
+		}
+		return err
+	}}
+}
+
+// implied is s with what need not be said: flags are of TCP.
+func implied(s target.Selector) target.Selector {
+	if s.Protocol == 0 && s.FlagsSet|s.FlagsClear != 0 {
+		s.Protocol = protoTCP
+	}
+	return s
 }
 
 // word is text that is not empty.

@@ -22,6 +22,7 @@ type trafficView struct {
 	Namespace    string   `json:"netns"`
 	Match        string   `json:"match"`
 	Protocol     string   `json:"protocol"`
+	TCPFlags     string   `json:"tcp_flags,omitempty"`
 	Peers        []string `json:"dst"`
 	PeerPorts    []string `json:"port"`
 	Locals       []string `json:"src"`
@@ -34,7 +35,8 @@ type trafficView struct {
 func viewTraffic(s target.Selector) *trafficView {
 	return &trafficView{
 		Device: s.Device, Namespace: s.Namespace, Match: traffic(s), Protocol: target.ProtocolName(s.Protocol),
-		Peers: list(s.Peers), PeerPorts: portTexts(s.PeerPorts), Locals: list(s.Locals), LocalPorts: portTexts(s.LocalPorts),
+		TCPFlags: target.FlagsText(s.FlagsSet, s.FlagsClear),
+		Peers:    list(s.Peers), PeerPorts: portTexts(s.PeerPorts), Locals: list(s.Locals), LocalPorts: portTexts(s.LocalPorts),
 		ExcludePeers: list(s.ExcludePeers), ExcludePorts: portTexts(s.ExcludePorts), Control: s.Control,
 	}
 }
