@@ -56,7 +56,7 @@ func (a *attacher) attach(namespace string, index int, hook target.Hook, prog *e
 		})
 		switch {
 		case err == nil:
-			return &tcx{link: l, prog: prog}, nil
+			return &tcx{log: a.log, namespace: namespace, index: index, hook: hook, at: at, link: l, prog: prog}, nil
 		case gone(err):
 			return nil, fmt.Errorf("attach to tcx %s: %w (%w)", hook, fs.ErrNotExist, err)
 		case !errors.Is(err, ebpf.ErrNotSupported):
@@ -69,8 +69,15 @@ func (a *attacher) attach(namespace string, index int, hook target.Hook, prog *e
 // tcx is a link; it ends with this process. The fields keep the file descriptors
 // from their finalizers.
 type tcx struct {
-	link link.Link
-	prog *ebpf.Program
+	log       *slog.Logger
+	namespace string
+	index     int
+	hook      target.Hook
+	at        ebpf.AttachType
+	link      link.Link
+	prog      *ebpf.Program
+	// moves counts how often lead had to put the program back.
+	moves int
 }
 
 func (t *tcx) attached() error {

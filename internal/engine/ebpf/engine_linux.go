@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -67,6 +68,8 @@ type hook struct {
 	id uint32
 	// places counts those on the books; guarded by the engine.
 	places int
+	// queues says that there is or was a queue.
+	queues atomic.Bool
 	// mu keeps the order of ranks the order of attaching.
 	mu sync.Mutex
 	// ranks are those of the armed places.

@@ -41,7 +41,9 @@ type place struct {
 	header int
 	page   *shared[page]
 	prog   attachment
-	queue  *queue // nil until a Set needs it
+	// load makes the program once more, for lead.
+	load  func() (*ebpf.Program, error)
+	queue *queue // nil until a Set needs it
 
 	// turn counts the slots written.
 	turn uint32
@@ -160,7 +162,8 @@ func (pl *place) arm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		prog, err := loadProgram("netemd_"+string(pl.at.Hook), ins)
+		pl.load = func() (*ebpf.Program, error) { return loadProgram(ownPrefix+string(pl.at.Hook), ins) }
+		prog, err := pl.load()
 		if err != nil {
 			return err
 		}
@@ -244,6 +247,7 @@ func (pl *place) read() (fault.Status, error) {
 	if err := pl.check(); err != nil {
 		return fault.Status{}, err
 	}
+	pl.lead()
 	st := fault.Status{Counters: sub(pl.totals(), pl.base)}
 	if pl.queue != nil {
 		st.Queued = pl.queue.held.Load()

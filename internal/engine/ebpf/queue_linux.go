@@ -132,6 +132,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 	}
 	pl.page.at.tap.Store(uint32(q.tap.index))
 	pl.queue = q
+	pl.hook.queues.Store(true)
 	go q.run()
 	return nil
 }
