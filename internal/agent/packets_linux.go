@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,7 +14,7 @@ import (
 // How often new records are looked for while somebody follows, and how many go into one
 // message: some 100 bytes each, far below what a message may have.
 const (
-	followEvery  = 100 * time.Millisecond
+	followEvery  = 200 * time.Millisecond
 	packetsAPart = 1000
 )
 
@@ -55,19 +54,18 @@ func followPackets(
 }
 
 // newRecords are those of now that before has not. They may come late, between others;
-// and the oldest of before may be gone.
+// and the oldest of before may be gone. The wall clock tells nothing apart: it may have
+// been set.
 func newRecords(before, now []content.Record) []content.Record {
-	if slices.Equal(before, now) {
-		return nil
-	}
+	same := func(r content.Record) content.Record { r.Wall = time.Time{}; return r }
 	had := make(map[content.Record]int, len(before))
 	for _, r := range before {
-		had[r]++
+		had[same(r)]++
 	}
 	var fresh []content.Record
 	for _, r := range now {
-		if had[r] > 0 {
-			had[r]--
+		if k := same(r); had[k] > 0 {
+			had[k]--
 			continue
 		}
 		fresh = append(fresh, r)

@@ -19,6 +19,15 @@ func records(times ...int64) []content.Record {
 	return rs
 }
 
+// read is records as they are at one look: the wall clock of each is found anew.
+func read(at int64, times ...int64) []content.Record {
+	rs := records(times...)
+	for i := range rs {
+		rs[i].Wall = time.Unix(0, rs[i].Time+at)
+	}
+	return rs
+}
+
 // Whatever comes late, goes away or is there twice, each record is new once.
 func TestNewRecords(t *testing.T) {
 	for _, c := range []struct{ before, now, want []int64 }{
@@ -31,7 +40,7 @@ func TestNewRecords(t *testing.T) {
 		{[]int64{1}, []int64{5, 6}, []int64{5, 6}},
 		{[]int64{1}, []int64{1, 1}, []int64{1}},
 	} {
-		if got := newRecords(records(c.before...), records(c.now...)); !slices.Equal(got, records(c.want...)) {
+		if got := newRecords(read(1, c.before...), read(2, c.now...)); !slices.Equal(got, read(2, c.want...)) {
 			t.Errorf("%v, then %v: new are %v, want %v", c.before, c.now, got, c.want)
 		}
 	}
@@ -41,7 +50,7 @@ func TestFollowPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		// One packet a second, until the fault ends after 3.5 s with one more.
-		read := func(context.Context) (content.Log, bool, error) {
+		look := func(context.Context) (content.Log, bool, error) {
 			n := int64(time.Since(start) / time.Second)
 			log := content.Log{Chosen: uint64(n)}
 			for i := range n {
@@ -55,11 +64,11 @@ func TestFollowPackets(t *testing.T) {
 		}
 		var got []content.Log
 		send := func(l content.Log) error { got = append(got, l); return nil }
-		if err := followPackets(t.Context(), false, read, send); err != nil || len(got) != 1 || len(got[0].Records) != 0 {
+		if err := followPackets(t.Context(), false, look, send); err != nil || len(got) != 1 || len(got[0].Records) != 0 {
 			t.Errorf("without follow, at once: %v, %v, want the totals alone", got, err)
 		}
 		got = nil
-		if err := followPackets(t.Context(), true, read, send); err != nil {
+		if err := followPackets(t.Context(), true, look, send); err != nil {
 			t.Fatal(err)
 		}
 		var all []content.Record
@@ -71,12 +80,12 @@ func TestFollowPackets(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := errors.New("gone")
-		if err := followPackets(ctx, true, read, func(content.Log) error { return gone }); !errors.Is(err, gone) {
+		if err := followPackets(ctx, true, look, func(content.Log) error { return gone }); !errors.Is(err, gone) {
 			t.Errorf("a client that is gone: %v", err)
 		}
 		start = time.Now()
 		time.AfterFunc(time.Second, cancel)
-		if err := followPackets(ctx, true, read, send); !errors.Is(err, context.Canceled) {
+		if err := followPackets(ctx, true, look, send); !errors.Is(err, context.Canceled) {
 			t.Errorf("interrupted: %v", err)
 		}
 	})
