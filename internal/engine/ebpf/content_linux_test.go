@@ -247,4 +247,3 @@ func TestDropSYN(t *testing.T) {
 		}
 	})
 }
-

@@ -1,0 +1,371 @@
+package ebpf
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"netemd/internal/content"
+	"netemd/internal/target"
+	"netemd/qdisc"
+)
+
+// distant gives the lab 1 ms on the way back, as a real path has: without any, a tail loss probe
+// could not be told from a retransmission timeout.
+func distant(t testing.TB, l *lab) {
+	t.Helper()
+	e := newEngine(t, Config{})
+	set(t, e, l.peer, qdisc.Netem{Delay: ms})
+}
+
+// The third data segment of a connection is lost once: it is sent again once, and the
+// record says which it was.
+func TestDropThirdSegment(t *testing.T) {
+	both(t, func(t *testing.T, cfg Config) {
+		l, e := newLab(t), newEngine(t, cfg)
+		distant(t, l)
+		s := l.serve(t, server4)
+		p := l.place
+		p.Match = s.tcp()
+		r := content.Rule{Kind: content.Data, N: 3, Count: 1}
+		for i := range often() {
+			rule(t, e, p, r)
+			c, _ := s.dial(t)
+			peer := s.accepted(t, c)
+			segments(t, c, peer, 6)
+			if n := ruleCounters(t, e, p, r); n.Opened > 0 {
+				t.Skipf("the machine kept the engine waiting: %+v", n)
+			}
+			got := ruleLogOf(t, e, p, r)
+			if len(got.Records) != 1 || got.Chosen != 1 {
+				t.Fatalf("run %d: %+v", i, got)
+			}
+			rec := got.Records[0]
+			if rec.Segment != 3 || rec.Payload != 4 || rec.Segments != 1 || rec.Source != c.LocalAddr().String() || rec.Length < 44 {
+				t.Errorf("run %d: %+v", i, rec)
+			}
+			if n := retransmissions(t, c); n != 1 {
+				t.Errorf("run %d: %d retransmissions", i, n)
+			}
+			c.Close()
+			clearRule(t, e, p, r)
+		}
+	})
+}
+
+// Without a count every repetition of the segment is lost, and nothing else.
+func TestDropSegmentForEver(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	distant(t, l)
+	for _, server := range []string{server4, server6} {
+		s := l.serve(t, server)
+		p := l.place
+		p.Match = s.tcp()
+		r := content.Rule{Kind: content.Data, N: 2}
+		rule(t, e, p, r)
+		c, _ := s.dial(t)
+		peer := s.accepted(t, c)
+		segments(t, c, peer, 1)
+		for range 3 { // these go together when they are sent again
+			if _, err := c.Write([]byte("data")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, "three repetitions", slower(10*time.Second), func() bool { return ruleCounters(t, e, p, r).Lost >= 3 })
+		_ = peer.SetReadDeadline(time.Now().Add(100 * ms))
+		b := make([]byte, 16)
+		if n, err := peer.Read(b); err == nil {
+			t.Errorf("%d bytes arrived", n)
+		}
+		got := ruleLogOf(t, e, p, r)
+		for _, rec := range got.Records {
+			if rec.Segment != 2 || rec.Sequence != got.Records[0].Sequence {
+				t.Errorf("%+v", rec)
+			}
+		}
+		clearRule(t, e, p, r)
+		_ = peer.SetReadDeadline(time.Now().Add(slower(10 * time.Second)))
+		if n, err := io.ReadFull(peer, b[:12]); err != nil {
+			t.Errorf("after the end: %d bytes, %v", n, err)
+		}
+	}
+}
+
+// Of a connection that was open before, the first segment seen is the first.
+func TestOpenConnection(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	distant(t, l)
+	s := l.serve(t, server4)
+	p := l.place
+	p.Match = s.tcp()
+	c, _ := s.dial(t)
+	peer := s.accepted(t, c)
+	segments(t, c, peer, 5)
+	r := content.Rule{Kind: content.Data, N: 2, Count: 1}
+	rule(t, e, p, r)
+	segments(t, c, peer, 1)
+	if n := ruleCounters(t, e, p, r); n.Lost != 0 {
+		t.Errorf("after one segment: %+v", n)
+	}
+	segments(t, c, peer, 1)
+	if n := ruleCounters(t, e, p, r); n.Lost+n.Opened != 1 {
+		t.Errorf("after two segments: %+v", n)
+	}
+}
+
+// Whoever sends again what was lost loses it a second time: with both rules the
+// connection waits for two timeouts. Rules on one flow stand side by side.
+func TestDropRetransmission(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	distant(t, l)
+	s := l.serve(t, server4)
+	p := l.place
+	p.Match = s.tcp()
+	first := content.Rule{Kind: content.Data, N: 2, Count: 1}
+	second := content.Rule{Kind: content.Retransmit, Count: 1}
+	// What was set last sees packets first: the retransmissions must be looked for
+	// before the first rule takes the original away.
+	rule(t, e, p, first)
+	rule(t, e, p, second)
+	c, _ := s.dial(t)
+	peer := s.accepted(t, c)
+	segments(t, c, peer, 3)
+	a, b := ruleLogOf(t, e, p, first), ruleLogOf(t, e, p, second)
+	if n, m := ruleCounters(t, e, p, first), ruleCounters(t, e, p, second); n.Opened+m.Opened > 0 {
+		t.Skipf("the machine kept the engine waiting: %+v %+v", n, m)
+	}
+	if len(a.Records) != 1 || len(b.Records) != 1 || a.Records[0].Sequence != b.Records[0].Sequence || b.Records[0].Segment != 0 {
+		t.Fatalf("%+v\n%+v", a, b)
+	}
+	if n := retransmissions(t, c); n != 2 {
+		t.Errorf("%d retransmissions, want 2", n)
+	}
+}
+
+// On the way back the second packet of the handshake is dropped, on either hook.
+func TestDropSYNACK(t *testing.T) {
+	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
+		both(t, func(t *testing.T, cfg Config) {
+			l, e := newLab(t), newEngine(t, cfg)
+			s := l.serve(t, server4)
+			p := l.peer
+			if hook == target.Ingress {
+				p = l.at(t, l.client, target.Ingress)
+			}
+			p.Match = s.tcp().Reverse()
+			r := content.Rule{Kind: content.SYNACK, Count: 1}
+			rule(t, e, p, r)
+			_, took := s.dial(t)
+			if n := ruleCounters(t, e, p, r); n.Opened > 0 {
+				t.Skipf("the machine kept the engine waiting: %+v", n)
+			}
+			got := ruleLogOf(t, e, p, r)
+			if len(got.Records) != 1 || got.Records[0].Flags&0x12 != 0x12 || got.Records[0].Source != s.ln.Addr().String() {
+				t.Errorf("%s: %+v", hook, got)
+			}
+			if took < 900*ms {
+				t.Errorf("%s: connect took %s", hook, took)
+			}
+			if _, took := s.dial(t); took > slower(800*ms) {
+				t.Errorf("%s: a second connect took %s", hook, took)
+			}
+		})
+	}
+}
+
+// FIN and RST are chosen by their flag alone.
+func TestDropEnds(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	s := l.serve(t, server4)
+	p := l.place
+	p.Match = s.tcp()
+	fin, rst := content.Rule{Kind: content.FIN, Count: 1}, content.Rule{Kind: content.RST}
+	rule(t, e, p, fin)
+	rule(t, e, p, rst)
+	c, _ := s.dial(t)
+	peer := s.accepted(t, c)
+	segments(t, c, peer, 2)
+	start := time.Now()
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	_ = peer.SetReadDeadline(time.Now().Add(slower(5 * time.Second)))
+	if n, err := peer.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("read %d, %v", n, err)
+	}
+	if n := ruleCounters(t, e, p, fin); n.Opened == 0 && (n.Lost != 1 || time.Since(start) < 3*ms) {
+		t.Errorf("fin: %+v, it came after %s", n, time.Since(start))
+	}
+	c, _ = s.dial(t)
+	peer = s.accepted(t, c)
+	segments(t, c, peer, 1)
+	if err := c.SetLinger(0); err != nil { // close sends RST
+		t.Fatal(err)
+	}
+	c.Close()
+	until(t, "RST", slower(5*time.Second), func() bool { n := ruleCounters(t, e, p, rst); return n.Lost+n.Opened == 1 })
+	if n := ruleCounters(t, e, p, rst); n.Opened == 0 {
+		_ = peer.SetReadDeadline(time.Now().Add(50 * ms))
+		if _, err := peer.Read(make([]byte, 1)); !isTimeout(err) {
+			t.Errorf("the peer heard of it: %v", err)
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	ne, ok := err.(net.Error)
+	return ok && ne.Timeout()
+}
+
+// missing sends datagrams and returns the numbers of those that are missing.
+func missing(f *stream, n int) []uint64 {
+	f.next = 0
+	f.send(n, 64, 10*time.Microsecond)
+	got := map[uint64]bool{}
+	for _, a := range f.drain(50 * ms) {
+		got[a.number] = true
+	}
+	var lost []uint64
+	for i := range uint64(n) {
+		if !got[i] {
+			lost = append(lost, i)
+		}
+	}
+	return lost
+}
+
+// Every hundredth packet is exactly that, again and again.
+func TestDropEvery(t *testing.T) {
+	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
+		l, e := newLab(t), newEngine(t, Config{})
+		p := onPort(l.place)
+		if hook == target.Ingress {
+			p = onPort(l.at(t, l.server, target.Ingress))
+		}
+		for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
+			f := l.newFlow(t, way.client, way.server, 0, port)
+			for _, r := range []content.Rule{{Kind: content.Every, N: 100}, {Kind: content.Every, N: 7, Count: 3}, {Kind: content.Every, N: 1, Count: 5}, {Kind: content.Every, N: 1000}} {
+				rule(t, e, p, r)
+				lost := missing(f, 550)
+				n := ruleCounters(t, e, p, r)
+				if n.Opened > 0 {
+					t.Skipf("the machine kept the engine waiting: %+v", n)
+				}
+				var want []uint64
+				for k := uint64(r.N); k <= 550 && (r.Count == 0 || len(want) < int(r.Count)); k += uint64(r.N) {
+					want = append(want, k-1)
+				}
+				if !slices.Equal(lost, want) || n.Seen != 550 || n.Lost != uint64(len(want)) {
+					t.Errorf("%s: %s: lost %v, want %v; %+v", hook, r, lost, want, n)
+				}
+				log := ruleLogOf(t, e, p, r)
+				if log.Chosen != uint64(len(want)) || len(log.Records) != len(want) {
+					t.Errorf("%s: %s: %+v", hook, r, log)
+				}
+				for _, rec := range log.Records {
+					if rec.Protocol != 17 || rec.Payload != 64 || rec.Flags != 0 || rec.Segment != 0 || rec.Destination != net.JoinHostPort(way.server, fmt.Sprint(port)) {
+						t.Errorf("%+v", rec)
+					}
+				}
+				clearRule(t, e, p, r)
+			}
+			f.out.Close()
+			f.in.Close()
+		}
+	}
+}
+
+// An expression chooses by payload, and by connection.
+func TestDropMatch(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	p := onPort(l.place)
+	f := l.newFlow(t, client4, server4, 0, port)
+	other := l.newFlow(t, client4, server4, 0, port+1)
+	// The number is the first 8 bytes of the payload, the lowest first.
+	r := content.Rule{Kind: content.Match, Expr: "udp && payload[0] & 0x0f == 5 && payload[1] == 0 && ip.len == 92"}
+	rule(t, e, p, r)
+	if got, want := missing(f, 60), []uint64{5, 21, 37, 53}; !slices.Equal(got, want) && ruleCounters(t, e, p, r).Opened == 0 {
+		t.Errorf("lost %v, want %v", got, want)
+	}
+	clearRule(t, e, p, r)
+
+	p.Match = target.Match{}
+	r.Count, r.PerConnection = 2, true
+	rule(t, e, p, r)
+	for range 2 {
+		a, b := missing(f, 60), missing(other, 60)
+		if ruleCounters(t, e, p, r).Opened > 0 {
+			t.Skip("the machine kept the engine waiting")
+		}
+		if want := []uint64{5, 21}; f.came() == 0 && (!slices.Equal(a, want) && len(a) > 0 || !slices.Equal(b, want) && len(b) > 0) {
+			t.Errorf("lost %v and %v, want %v of each", a, b, want)
+		}
+	}
+	if n := ruleCounters(t, e, p, r).Lost; n != 4 {
+		t.Errorf("%d lost, want 2 of each", n)
+	}
+}
+
+// A rule and 20 % loss stand side by side: the rule's own packet is dropped for certain.
+func TestRuleBesideLoss(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	p := onPort(l.place)
+	f := l.newFlow(t, client4, server4, 0, port)
+	set(t, e, p, qdisc.Netem{Loss: 20, Seed: 3})
+	r := content.Rule{Kind: content.Every, N: 10}
+	rule(t, e, p, r)
+	n := 2000
+	lost := missing(f, n)
+	c, d := ruleCounters(t, e, p, r), counters(t, e, p)
+	if c.Opened+d.Opened > 0 {
+		t.Skipf("the machine kept the engine waiting: %+v %+v", c, d)
+	}
+	gone := map[uint64]bool{}
+	for _, k := range lost {
+		gone[k] = true
+	}
+	for k := uint64(9); k < uint64(n); k += 10 {
+		if !gone[k] {
+			t.Errorf("packet %d arrived", k)
+		}
+	}
+	if c.Seen != uint64(n) || c.Lost != uint64(n/10) || d.Seen != uint64(n-n/10) || uint64(len(lost)) != c.Lost+d.Lost {
+		t.Errorf("%d lost; the rule: %+v, the loss: %+v", len(lost), c, d)
+	}
+	within(t, "lost beside the rule", int(d.Lost), int(d.Seen), 0.2)
+	// Either ends by itself.
+	clearRule(t, e, p, r)
+	if got := missing(f, 500); len(got) < 50 || len(got) > 200 {
+		t.Errorf("%d of 500 lost after the rule's end", len(got))
+	}
+	rule(t, e, p, r)
+	if err := e.Clear(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	if got := missing(f, 500); len(got) != 50 && ruleCounters(t, e, p, r).Opened == 0 {
+		t.Errorf("%d of 500 lost after the loss's end", len(got))
+	}
+}
+
+func TestRuleErrors(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	for _, tt := range []struct {
+		rule content.Rule
+		want string
+	}{
+		{content.Rule{}, "kind: want "},
+		{content.Rule{Kind: content.Data}, `n "0": want `},
+		{content.Rule{Kind: content.Match, Expr: "tcp.sin"}, "no field tcp.sin"},
+	} {
+		if err := e.SetContent(ctx, l.place, tt.rule, in(time.Minute)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %q", tt.rule, err, tt.want)
+		}
+	}
+	if len(e.places) != 0 {
+		t.Errorf("%d places are left", len(e.places))
+	}
+}
