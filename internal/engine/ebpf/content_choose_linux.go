@@ -69,12 +69,12 @@ func (c *classifier) want(s *match.Sequence) error {
 	switch c.rule.Kind {
 	case content.Data:
 		span(s)
-		c.connection(s)
+		c.connection(s, "conn")
 		nth(s, c.rule.N)
 		return nil
 	case content.Retransmit:
 		span(s)
-		c.connection(s)
+		c.connection(s, "conn")
 		track(s, "wanted", "pass")
 		return nil
 	}
@@ -85,9 +85,7 @@ func (c *classifier) want(s *match.Sequence) error {
 			asm.And.Imm(asm.R1, flagSYN),
 			asm.JEq.Imm(asm.R1, 0, "begun"),
 		)
-		c.find(s)
-		s.Add(asm.Mov.Reg(rConn, asm.R0), asm.JEq.Imm(rConn, 0, "begun"))
-		renew(s, "begun")
+		c.connection(s, "syn")
 		s.At("begun")
 	}
 	// flags wants all of mask to be as in value.
@@ -115,7 +113,7 @@ func (c *classifier) want(s *match.Sequence) error {
 		condition(s, cond, "pass")
 	}
 	if c.rule.PerConnection {
-		c.connection(s)
+		c.connection(s, "conn")
 	}
 	if c.rule.Kind == content.Every {
 		c.everyNth(s)

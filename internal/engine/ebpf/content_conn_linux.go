@@ -81,13 +81,14 @@ func (c *classifier) find(s *match.Sequence) {
 }
 
 // connection puts the packet's connection into rConn, a new one if it must be, and
-// jumps to pass in the case that there is no room. A SYN begins it anew.
-func (c *classifier) connection(s *match.Sequence) {
+// jumps to pass in the case that there is no room. A SYN begins it anew. Its labels
+// begin with label.
+func (c *classifier) connection(s *match.Sequence, label string) {
 	value := func(field uintptr) int16 { return stackConn + int16(field) }
 	c.find(s)
 	s.Add(
 		asm.Mov.Reg(rConn, asm.R0),
-		asm.JNE.Imm(rConn, 0, "conn.known"),
+		asm.JNE.Imm(rConn, 0, label+".known"),
 		asm.Mov.Imm(asm.R1, 0),
 	)
 	for at := stackConn; at < stackConn+int16(unsafe.Sizeof(connLayout)); at += 8 {
@@ -111,11 +112,11 @@ func (c *classifier) connection(s *match.Sequence) {
 	s.Add(
 		asm.Mov.Reg(rConn, asm.R0),
 		asm.JEq.Imm(rConn, 0, "pass"),
-		asm.Ja.Label("conn.ready"),
+		asm.Ja.Label(label+".ready"),
 	)
-	s.At("conn.known")
-	renew(s, "conn.ready")
-	s.At("conn.ready")
+	s.At(label + ".known")
+	renew(s, label+".ready")
+	s.At(label + ".ready")
 }
 
 // renew begins the connection in rConn anew if the packet is a SYN that it has not seen.
