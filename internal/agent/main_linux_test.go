@@ -20,6 +20,10 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Run()
+	if s := os.Getenv(leaverEnv); s != "" {
+		leave(s)
+		os.Exit(1)
+	}
 	testenv.Main(m)
 }
 

@@ -22,8 +22,8 @@ type Offloads interface {
 	// a fault, and returns what it did. When it fails everything is as it was.
 	Off(ctx context.Context, id string, devices []fault.Offload) ([]fault.Offload, error)
 	// Restore switches back what was switched off in the name of a fault; nothing is no
-	// error, nor is a device that is gone.
-	Restore(ctx context.Context, id string) error
+	// error, nor are devices that are gone, which it returns.
+	Restore(ctx context.Context, id string) (gone []fault.Offload, err error)
 }
 
 // settings are those of a path of our own devices, which nobody else changes, when they
@@ -109,5 +109,9 @@ func (m *Manager) offloadRestore(ctx context.Context, h *held) error {
 	defer m.forgetSettings()
 	ctx, cancel := undoing(ctx)
 	defer cancel()
-	return m.cfg.Offloads.Restore(ctx, h.fault.ID)
+	gone, err := m.cfg.Offloads.Restore(ctx, h.fault.ID)
+	for _, o := range gone {
+		m.cfg.Log.Info("offload settings need not come back, the device is gone", "fault", h.fault.ID, "device", where(o))
+	}
+	return err
 }

@@ -44,14 +44,14 @@ func (o *fakeOffloads) Off(_ context.Context, id string, devices []fault.Offload
 	return []fault.Offload{{Namespace: "blue", Device: "v0", Before: devices[0].Before, Off: devices[0].Before}}, nil
 }
 
-func (o *fakeOffloads) Restore(_ context.Context, id string) error {
+func (o *fakeOffloads) Restore(_ context.Context, id string) ([]fault.Offload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failBack != nil {
-		return o.failBack
+		return nil, o.failBack
 	}
 	delete(o.off, id)
-	return nil
+	return []fault.Offload{{Namespace: "blue", Device: "v1"}}, nil
 }
 
 func (o *fakeOffloads) state() map[string]bool {

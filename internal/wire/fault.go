@@ -238,7 +238,7 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 	f := fault.Fault{
 		ID: m.GetId(), Spec: s, EngineReason: m.GetEngineReason(), Placement: m.GetPlacement(), Warnings: m.GetWarnings(),
 		CountersMissing: m.GetCountersMissing(), Queued: m.GetQueuedPackets(),
-		Applied:         m.GetApplied().AsTime(), Expires: m.GetExpires().AsTime(), Offloads: offloadsOf(m.GetOffloads()),
+		Applied: m.GetApplied().AsTime(), Expires: m.GetExpires().AsTime(), Offloads: offloadsOf(m.GetOffloads()),
 	}
 	if f.State, err = states.fromProto("state", m.GetState()); err != nil {
 		return f, err
