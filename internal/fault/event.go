@@ -29,10 +29,14 @@ type Event struct {
 	Fault Fault
 }
 
-// Selector names the faults to clear. Exactly one field is set.
+// Selector names the faults to clear. Exactly one of ID, Target, Device and All is set.
 type Selector struct {
 	ID, Target string
 	// Device is target.Selector's Name: "v0@blue".
 	Device string
+	// Cookie (SO_NETNS_COOKIE) and Index are the device that has that name now; 0 for
+	// none. The agent sets them.
+	Cookie uint64
+	Index  int
 	All    bool
 }
