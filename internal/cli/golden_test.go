@@ -79,7 +79,7 @@ func TestGolden(t *testing.T) {
 			"change f1 --loss 5%", "change f1 --loss-state 1%,10%,0%,100%,0% --ecn=false", "show f1", "show f1 -o json", "change f2 --queue 100ms", "change f2 --rate 0bit", "change f4 --slot 0ms", "change f5 --slot-packets 3",
 		}},
 		{name: "tc", lines: []string{
-			"apply --target pg --tc \"delay 100ms 20ms loss 5%\"", "change f1 --tc \"loss 10%\"", "change f1 --tc \"loss 0% del 50ms\"", "change f1 --tc \"reorder 25%\"", "apply --target pg --tc \"\"", "delay 1ms --jitter 1ms --distribution-file \"\" --target pg", "apply --target pg --tc \"loss 5% loss 6%\"", "apply --target pg --tc \"dlay 100ms\"", "apply --target pg --tc \"loss 5%\" --delay 10ms",
+			"apply --target pg --tc \"delay 100ms 20ms loss 5%\"", "change f1 --tc \"loss 10%\"", "change f1 --tc \"loss 0% del 50ms\"", "change f1 --tc \"reorder 25%\"", "loss 5% --target pg", "change f2 --tc \"reorder 25%\"", "apply --target pg --tc \"reorder 25%\"", "apply --target pg --tc \"\"", "delay 1ms --jitter 1ms --distribution-file \"\" --target pg", "apply --target pg --tc \"loss 5% loss 6%\"", "apply --target pg --tc \"dlay 100ms\"", "apply --target pg --tc \"loss 5%\" --delay 10ms",
 			"apply --target pg --tc \"loss gemodel 1% 10%\" --dry-run",
 		}},
 		{name: "devices", lines: []string{
