@@ -85,7 +85,9 @@ func TestCleanupSaysWhatItRemoved(t *testing.T) {
 		}
 	}
 	for _, where := range []string{"v0 in netns " + a, "v1 in netns " + b} {
-		if !slices.ContainsFunc(removed, func(r string) bool { return strings.HasPrefix(r, "what kept offload off at "+where+": ") && strings.Contains(r, "tso") }) {
+		if !slices.ContainsFunc(removed, func(r string) bool {
+			return strings.HasPrefix(r, "what kept offload off at "+where+": ") && strings.Contains(r, "tso")
+		}) {
 			t.Errorf("removed %q, want what kept offload off at %s", removed, where)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-var unreachable = hinted{fmt.Errorf("%w: nothing listens at /run/netemd/netemd.sock", client.ErrUnreachable), "start it with: netemd"}
+var unreachable = fault.WithHint(fmt.Errorf("%w: nothing listens at /run/netemd/netemd.sock", client.ErrUnreachable), "start it with: netemd")
 
 // TestGolden runs command lines one after the other in one world, and compares all
 // that they print, and their exit codes, with testdata/NAME.golden.
@@ -116,8 +116,8 @@ func TestGolden(t *testing.T) {
 		{name: "no-agent", world: world{dialErr: unreachable}, lines: []string{
 			"loss 20% --target pg", "list", "doctor", "lab up pg", "probe pg --target pg", "compare --target pg", "loss 20% --target pg --dry-run -o jsonl",
 		}},
-		{name: "denied", world: world{dialErr: hinted{fmt.Errorf("agent socket: %w", fs.ErrPermission), "run as root"}}, lines: []string{"loss 20% --target pg"}},
-		{name: "unsupported", world: world{agent: &fakeAgent{err: hinted{fmt.Errorf("netem: kernel 6.18.5 has no sch_netem: %w", errors.ErrUnsupported), "--engine ebpf works here"}}},
+		{name: "denied", world: world{dialErr: fault.WithHint(fmt.Errorf("agent socket: %w", fs.ErrPermission), "run as root")}, lines: []string{"loss 20% --target pg"}},
+		{name: "unsupported", world: world{agent: &fakeAgent{err: fault.WithHint(fmt.Errorf("netem: kernel 6.18.5 has no sch_netem: %w", errors.ErrUnsupported), "--engine ebpf works here")}},
 			lines: []string{"loss 20% --target pg --engine netem"}},
 		{name: "conflict", world: world{agent: &fakeAgent{err: fmt.Errorf("%w: f1 of uid 1000 holds pg for 9m more", fault.ErrConflict)}},
 			lines: []string{"loss 20% --target pg"}},

@@ -11,6 +11,10 @@ import (
 // thing.
 var ErrConflict = errors.New("conflict")
 
+// ErrBusy is returned, wrapped with what is in progress, for what is done a few at a
+// time: it may be asked for again later.
+var ErrBusy = errors.New("busy")
+
 // ErrProtected is returned, wrapped with what would be cut off and by which Force it
 // is allowed, for a fault by which one could lock oneself out. It matches
 // fs.ErrPermission.
