@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,6 +76,9 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 		var t target.Target
 		t, noDevice = target.Resolve(ctx, target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}, nil)
 		sel.Cookie, sel.Index = t.To.Cookie, t.To.Index
+		if errors.Is(noDevice, errors.ErrUnsupported) {
+			noDevice = nil // it is there, and can have none
+		}
 	}
 	cleared, err := s.a.leases.Clear(ctx, sel, clearingOwner(ctx))
 	if err == nil && len(cleared) == 0 {
