@@ -59,7 +59,7 @@ func arrive(t *testing.T, a, b string, port uint16, n int) int {
 	return len(seen)
 }
 
-func apply(t *testing.T, c *client.Client, s fault.Spec) fault.Fault {
+func apply(t testing.TB, c *client.Client, s fault.Spec) fault.Fault {
 	t.Helper()
 	s.Engine = fault.EBPF
 	f, err := c.Apply(t.Context(), s)

@@ -52,25 +52,26 @@ func (m *Manager) forgetSettings() {
 	clear(m.settings)
 }
 
-// offloadRead records the settings of h's path. That they cannot be read is worth a
-// warning, unless they are to be changed.
-func (m *Manager) offloadRead(ctx context.Context, h *held) error {
-	off := h.fault.Spec.Offload == fault.OffloadOff
-	if m.cfg.Offloads == nil {
-		if off {
-			return fmt.Errorf("apply: offload settings cannot be changed here: %w", errors.ErrUnsupported)
-		}
+// offloadRead records the settings of h's path in f, h's fault or what becomes of it,
+// where they matter: reading takes as long as all the rest of an apply. That they cannot
+// be read is worth a warning, unless they are to be changed. The caller holds the lane.
+func (m *Manager) offloadRead(ctx context.Context, h *held, f *fault.Fault) error {
+	off := f.Spec.Offload == fault.OffloadOff
+	switch {
+	case !off && (m.cfg.Offloads == nil || hitsSuperPackets(*f.Spec.Packet) == ""):
 		return nil
+	case m.cfg.Offloads == nil:
+		return fmt.Errorf("apply: offload settings cannot be changed here: %w", errors.ErrUnsupported)
 	}
 	key := strings.Join(h.lanes(), "\n")
 	if found, ok := m.ownSettings(key); ok && !off {
-		h.fault.Offloads = found
+		f.Offloads = found
 		return nil
 	}
 	found, err := m.cfg.Offloads.Read(ctx, h.places())
 	switch {
 	case err == nil:
-		h.fault.Offloads = found
+		f.Offloads = found
 		if !slices.ContainsFunc(h.places(), func(p target.Place) bool { return !p.Owned }) {
 			m.mu.Lock()
 			m.settings[key] = settings{found, time.Now()}
@@ -79,7 +80,7 @@ func (m *Manager) offloadRead(ctx context.Context, h *held) error {
 	case off || errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("apply: %w", err)
 	default:
-		h.notes.offload = "the path's offload settings could not be read: " + err.Error()
+		m.note(h, func(n *notes) { n.offload = "the path's offload settings could not be read: " + err.Error() })
 	}
 	return nil
 }
