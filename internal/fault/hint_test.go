@@ -21,7 +21,7 @@ func TestHints(t *testing.T) {
 		{fs.ErrExist, "", ""},
 		{fmt.Errorf("apply: %w", err), "another", "run as root"},
 	} {
-		if got := WithHint(tt.err, tt.hint); got != tt.err || HintOf(got) != tt.want {
+		if got := WithHint(tt.err, tt.hint); !errors.Is(got, tt.err) || HintOf(got) != tt.want {
 			t.Errorf("%v with %q: %v, hint %q, want %q", tt.err, tt.hint, got, HintOf(got), tt.want)
 		}
 	}
