@@ -36,6 +36,8 @@ type Engine struct {
 	log   *slog.Logger
 	// dial is qdisc.Dial, but for tests on kernels without netem.
 	dial func(qdisc.Config) (roots, error)
+	// clsactOnly leaves tcx aside, as on a kernel before 6.6.
+	clsactOnly bool
 	// drains are the ifbs that still let go of their packets.
 	drains sync.WaitGroup
 
@@ -237,10 +239,18 @@ func (e *Engine) Close() error {
 type conn struct {
 	roots
 	*rtnl
+	// ns is the namespace, nil where its caller holds it.
+	ns *namespaces.Namespace
 }
 
-// Close closes both.
-func (c *conn) Close() error { return errors.Join(c.roots.Close(), c.rtnl.Close()) }
+// Close closes all.
+func (c *conn) Close() error {
+	err := errors.Join(c.roots.Close(), c.rtnl.Close())
+	if c.ns != nil {
+		err = errors.Join(err, c.ns.Close())
+	}
+	return err
+}
 
 // with calls f with connections to p's namespace, one call for a device at a time.
 func (e *Engine) with(ctx context.Context, p target.Place, f func(*conn, *device) error) error {
@@ -268,6 +278,9 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*conn, *device
 		defer func() { _ = c.Close() }()
 		err = f(c, d)
 	} else if errors.Is(err, fs.ErrNotExist) {
+		if x := d.detours[p.Key()]; x != nil {
+			x.settle()
+		}
 		delete(d.detours, p.Key()) // gone with its namespace
 	}
 	if errors.Is(err, fs.ErrNotExist) { // what comes back under this index is another device
@@ -283,16 +296,21 @@ func (e *Engine) connect(p target.Place) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = ns.Close() }()
 	if p.Cookie != 0 {
-		switch cookie, err := ns.Cookie(); {
-		case err != nil:
-			return nil, err
-		case cookie != p.Cookie:
-			return nil, fmt.Errorf("namespace %q was made anew: %w", p.Namespace, fs.ErrNotExist)
+		cookie, err := ns.Cookie()
+		if err == nil && cookie != p.Cookie {
+			err = fmt.Errorf("namespace %q was made anew: %w", p.Namespace, fs.ErrNotExist)
+		}
+		if err != nil {
+			return nil, errors.Join(err, ns.Close())
 		}
 	}
-	return e.connectTo(ns)
+	c, err := e.connectTo(ns)
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	c.ns = ns
+	return c, nil
 }
 
 func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
@@ -304,7 +322,7 @@ func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	return &conn{r, c}, nil
+	return &conn{roots: r, rtnl: c}, nil
 }
 
 func nameOf(p target.Place) qdisc.Device { return qdisc.Device{Name: p.Device, Index: p.Index} }

@@ -236,11 +236,15 @@ func number(v6 bool) string {
 // Of all flows, families, protocols and directions, only the selected packets are
 // hurt; the others lose none while a fault is applied, changed and cleared, nor do the
 // selected ones through being placed, changed and cleared.
-func TestFlowMatrix(t *testing.T) {
+func TestFlowMatrix(t *testing.T) { bothWays(t, testFlowMatrix) }
+
+func testFlowMatrix(t *testing.T) {
 	impairs := os.Getenv("NETEMD_TEST_NETEM") != ""
 	b := newBench(t)
 	e := detourEngine(t, b.near)
-	b.tc(t, "qdisc add dev v0 clsact") // to make one drops packets: see TestMakingClsact
+	if clsactOnly {
+		b.tc(t, "qdisc add dev v0 clsact")
+	} // to make one drops packets: see TestMakingClsact
 	var streams []*stream
 	for _, v6 := range []bool{false, true} {
 		for _, back := range []bool{false, true} {
