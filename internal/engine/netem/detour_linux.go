@@ -172,6 +172,11 @@ func (e *Engine) lay(c *conn, x *detour, l link, door entrance, header int, n qd
 	if err := e.enter(c, x, l, door, header, made); err != nil {
 		return err
 	}
+	for _, note := range c.ahead(x, l) {
+		if !slices.Contains(x.notes, note) {
+			x.notes = append(x.notes, note)
+		}
+	}
 	for _, note := range x.notes[notes:] {
 		e.log.Warn("netem: "+note, "place", x.at.String())
 	}
@@ -186,10 +191,17 @@ func (e *Engine) enter(c *conn, x *detour, l link, door entrance, header int, ma
 	if x.tcx {
 		return c.hold(x, l, header, made)
 	}
-	if err := c.open(x, l, door, made); err != nil {
-		return err
-	}
-	return e.redirect(c, x, l, header, made)
+	return c.alone(l, func() error {
+		if now, err := c.entrance(l); err != nil {
+			return err
+		} else if now.kind == "" {
+			door = now // another agent took it away since
+		}
+		if err := c.open(x, l, door, made); err != nil {
+			return err
+		}
+		return e.redirect(c, x, l, header, made)
+	})
 }
 
 // deleteRemains deletes what is left of an ifb that was not whole, unless its index is

@@ -34,6 +34,9 @@
 // What to know of both:
 //
 //   - Where flows overlap, a packet meets one fault only: that which came last.
+//   - What somebody else has before ours, such as XDP at ingress, or a program that was
+//     put before it at tcx, may take a packet first. Notes names what was there when the
+//     fault was set last.
 //   - At ingress a selected packet skips what is behind ours at the hook, and on its way
 //     back the taps and the netfilter ingress hook.
 //   - Each fault has a netem of its own on a device of its own, so kernels that refuse a

@@ -51,6 +51,7 @@ func (e *Engine) drain(d *device, x *detour, life int) {
 		time.Sleep(drainTick)
 		d.mu.Lock()
 		ended := x.life != life || e.drained(d, x, &last)
+		e.forget(key{x.at.Namespace, x.at.Index}, d)
 		d.mu.Unlock()
 		if ended {
 			return
@@ -156,15 +157,17 @@ func (e *Engine) discard(c *conn, l link) error {
 // leave hands the clsact that the record of l calls ours over to another ifb on the
 // same device, or deletes it.
 func (c *conn) leave(on, l link) error {
-	all, err := c.links()
-	if err != nil {
-		return err
-	}
-	for _, other := range all {
-		r, ok := parseRecord(other.alias)
-		if ok && other.kind == ifbKind && !r.tcx && other.index != l.index && r.device == on.index {
-			return c.record(other, true)
+	return c.alone(on, func() error {
+		all, err := c.links()
+		if err != nil {
+			return err
 		}
-	}
-	return c.vacate(on)
+		for _, other := range all {
+			r, ok := parseRecord(other.alias)
+			if ok && other.kind == ifbKind && !r.tcx && other.index != l.index && r.device == on.index {
+				return c.record(other, true)
+			}
+		}
+		return c.vacate(on)
+	})
 }

@@ -43,38 +43,9 @@ type Engine struct {
 
 	mu      sync.Mutex
 	devices map[key]*device
-}
-
-// key is a device; a place is a device and a flow there.
-type key struct {
-	namespace string
-	index     int
-}
-
-// device is what the engine remembers of a device.
-type device struct {
-	mu sync.Mutex
-	// root is that of a device of ours, owner the place whose impairment is in force
-	// there: the zero Place when there is none, or none that this process set.
-	root  root
-	owner target.Place
-	// detours are the places of a device of somebody else, by their Key.
-	detours map[string]*detour
-}
-
-// held reports whether an impairment that this process set is in force on the root.
-func (d *device) held() bool { return d.owner.Index != 0 }
-
-// change is root.change, and remembers whose it is.
-func (d *device) change(c roots, p target.Place, from qdisc.State, n qdisc.Netem) error {
-	if err := d.root.change(c, nameOf(p), p, from, n); err != nil {
-		return err
-	}
-	d.owner = p
-	if n.IsZero() {
-		d.owner, d.root.asked = target.Place{}, qdisc.Netem{}
-	}
-	return nil
+	// forgetAt is how many devices are remembered when next those are forgotten whose
+	// namespace is gone.
+	forgetAt int
 }
 
 // New returns an engine that knows of no fault.
@@ -235,21 +206,16 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// conn is the two connections to the namespace of a place.
+// conn is the two connections to the namespace of a place, and the namespace itself.
 type conn struct {
 	roots
 	*rtnl
-	// ns is the namespace, nil where its caller holds it.
 	ns *namespaces.Namespace
 }
 
 // Close closes all.
 func (c *conn) Close() error {
-	err := errors.Join(c.roots.Close(), c.rtnl.Close())
-	if c.ns != nil {
-		err = errors.Join(err, c.ns.Close())
-	}
-	return err
+	return errors.Join(c.roots.Close(), c.rtnl.Close(), c.ns.Close())
 }
 
 // with calls f with connections to p's namespace, one call for a device at a time.
@@ -264,15 +230,9 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*conn, *device
 		return fmt.Errorf("netem: %s: %w", p, fs.ErrNotExist)
 	}
 	k := key{p.Namespace, p.Index}
-	e.mu.Lock()
-	d := e.devices[k]
-	if d == nil {
-		d = &device{root: root{table: unknownTable}, detours: map[string]*detour{}}
-		e.devices[k] = d
-	}
-	e.mu.Unlock()
-	d.mu.Lock()
+	d := e.device(k)
 	defer d.mu.Unlock()
+	defer e.forget(k, d)
 	c, err := e.connect(p)
 	if err == nil {
 		defer func() { _ = c.Close() }()
@@ -309,10 +269,11 @@ func (e *Engine) connect(p target.Place) (*conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
-	c.ns = ns
 	return c, nil
 }
 
+// connectTo connects to a namespace, which it closes with the connections, but not when
+// it fails.
 func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
 	r, err := e.dial(qdisc.Config{NetNS: ns.FD(), Namespace: ns.Name()})
 	if err != nil {
@@ -322,7 +283,7 @@ func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	return &conn{roots: r, rtnl: c}, nil
+	return &conn{roots: r, rtnl: c, ns: ns}, nil
 }
 
 func nameOf(p target.Place) qdisc.Device { return qdisc.Device{Name: p.Device, Index: p.Index} }

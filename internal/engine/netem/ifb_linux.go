@@ -106,7 +106,7 @@ func (c *conn) open(x *detour, l link, door entrance, made *undo) error {
 	if err != nil {
 		return err
 	}
-	made.push(func() error { return c.vacate(l) })
+	made.push(func() error { return c.alone(l, func() error { return c.vacate(l) }) })
 	x.notes = append(x.notes, fmt.Sprintf("%s had no clsact: while the kernel adds one, and takes it away in the end, the device sends nothing for a moment (an RCU grace period), and what it was to send is lost", l.name))
 	step("clsact")
 	return nil

@@ -520,6 +520,30 @@ func testDetourLoss(t *testing.T) {
 	}
 }
 
+// A few duplicates of one flow beside another fault on the same device: neither meets
+// the other's.
+func TestDuplicatesBesideAnother(t *testing.T) { bothWays(t, testDuplicatesBesideAnother) }
+
+func testDuplicatesBesideAnother(t *testing.T) {
+	testenv.Netem(t)
+	b := newBench(t)
+	e := detourEngine(t, b.near)
+	a, z := streamTo(80), streamTo(81)
+	tr := b.flows(t, a, z)
+	tr.known(t)
+	e.must(t, b.foreign(target.Egress, toPort(80)), qdisc.Netem{Delay: 20 * ms})
+	e.must(t, b.foreign(target.Egress, toPort(81)), qdisc.Netem{Duplicate: 5})
+	count := amount()
+	tr.whole(t, tr.rounds(t, count))
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	// 5 standard deviations of a binomial count.
+	mean := .05 * float64(count)
+	if got, bound := float64(tr.copies[z.id]), 5*math.Sqrt(mean*.95); math.Abs(got-mean) > bound || tr.copies[a.id] != 0 {
+		t.Errorf("%v of %d came twice, want %.0f +-%.0f; of the other flow %d", got, count, mean, bound, tr.copies[a.id])
+	}
+}
+
 // What waits when a fault is cleared keeps its time, and comes.
 func TestDetourDrains(t *testing.T) { bothWays(t, testDetourDrains) }
 

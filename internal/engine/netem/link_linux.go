@@ -23,6 +23,8 @@ type link struct {
 	kind          string
 	encapsulation uint16
 	flags         uint32
+	// xdp says that an XDP program is at the device.
+	xdp bool
 	// received and sent are packets.
 	received, sent uint64
 }
@@ -111,6 +113,15 @@ func unmarshalLink(b []byte) (link, error) {
 			if v := ad.Bytes(); len(v) >= 16 {
 				l.received, l.sent = order.Uint64(v), order.Uint64(v[8:])
 			}
+		case unix.IFLA_XDP:
+			ad.Nested(func(xdp *netlink.AttributeDecoder) error {
+				for xdp.Next() {
+					if xdp.Type() == unix.IFLA_XDP_ATTACHED {
+						l.xdp = xdp.Uint8() != 0
+					}
+				}
+				return nil
+			})
 		case unix.IFLA_LINKINFO:
 			ad.Nested(func(info *netlink.AttributeDecoder) error {
 				for info.Next() {

@@ -38,10 +38,9 @@ func (e *Engine) sweepNamespace(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = ns.Close() }()
 	c, err := e.connectTo(ns)
 	if err != nil {
-		return err
+		return errors.Join(err, ns.Close())
 	}
 	defer func() { _ = c.Close() }()
 	all, err := c.links()

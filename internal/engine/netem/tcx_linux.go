@@ -109,9 +109,9 @@ func (c *conn) hold(x *detour, l link, header int, made *undo) error {
 	if old != nil {
 		now.link, now.count = old.link, old.count
 	} else {
-		count, err := ebpf.NewMap(&ebpf.MapSpec{Name: "netemd_count", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(uint64(0))), MaxEntries: 1})
+		count, err := newCount()
 		if err != nil {
-			return fmt.Errorf("make the count of selected packets: %w", err)
+			return err
 		}
 		now.count = count
 	}
@@ -123,7 +123,7 @@ func (c *conn) hold(x *detour, l link, header int, made *undo) error {
 		if old != nil {
 			err = old.link.Update(now.program)
 		} else {
-			err = c.attach(&now, l, x.at.Hook)
+			err = c.ns.Do(context.Background(), func() error { return now.attach(l, x.at.Hook) })
 		}
 	}
 	if err != nil {
@@ -149,18 +149,23 @@ func (c *conn) hold(x *detour, l link, header int, made *undo) error {
 	return now.attached(l)
 }
 
-func (c *conn) attach(n *entry, l link, hook target.Hook) error {
-	at := ebpf.AttachTCXEgress
-	if hook == target.Ingress {
-		at = ebpf.AttachTCXIngress
+// attach attaches n's program in the namespace of the calling thread.
+func (n *entry) attach(l link, hook target.Hook) (err error) {
+	at := attachType(hook)
+	n.link, err = tcx.AttachTCX(tcx.TCXOptions{Interface: l.index, Program: n.program, Attach: at, Anchor: anchor(l, at)})
+	if errors.Is(err, unix.ENODEV) {
+		err = fmt.Errorf("%w: %w", err, fs.ErrNotExist)
 	}
-	return c.ns.Do(context.Background(), func() (err error) {
-		n.link, err = tcx.AttachTCX(tcx.TCXOptions{Interface: l.index, Program: n.program, Attach: at, Anchor: anchor(l, at)})
-		if errors.Is(err, unix.ENODEV) {
-			err = fmt.Errorf("%w: %w", err, fs.ErrNotExist)
-		}
-		return err
-	})
+	return err
+}
+
+// newCount makes a count of selected packets.
+func newCount() (*ebpf.Map, error) {
+	count, err := ebpf.NewMap(&ebpf.MapSpec{Name: "netemd_count", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(unsafe.Sizeof(uint64(0))), MaxEntries: 1})
+	if err != nil {
+		return nil, fmt.Errorf("make the count of selected packets: %w", err)
+	}
+	return count, nil
 }
 
 // anchor is where our program goes: before all others, since a verdict there would end

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -231,6 +232,7 @@ func testQuiet(t *testing.T) {
 	}
 	e := detourEngine(t, b.near)
 	tr := b.flows(t, families(false, 80)...)
+	b.settled(t)
 	both := []target.Flow{{Destination: netip.MustParsePrefix("10.99.0.0/24")}, {Destination: netip.MustParsePrefix("fd99::/64")}}
 	out, in := b.foreign(target.Egress, both...), b.foreign(target.Ingress, udp)
 	e.must(t, out, qdisc.Netem{Delay: ms})
@@ -254,6 +256,40 @@ func testQuiet(t *testing.T) {
 			if sent := a.Statistics.TxPackets; sent != 0 && sent != 2 {
 				t.Errorf("%s %s: sent %d", l.Type(), a.Name, sent)
 			}
+		}
+	}
+}
+
+// settled waits until the kernel's workers know that both ends are up, and have made
+// their addresses of IPv6 reachable; until then packets are dropped.
+func (b *bench) settled(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * ms) {
+		up := 0
+		for _, ns := range []string{b.near, b.far} {
+			err := namespaces.Do(t.Context(), ns, func() error {
+				l, err := netlink.LinkByName("v0")
+				if err != nil {
+					return err
+				}
+				all, err := netlink.AddrList(l, netlink.FAMILY_V6)
+				tentative := slices.ContainsFunc(all, func(a netlink.Addr) bool {
+					return a.Scope == unix.RT_SCOPE_UNIVERSE && a.Flags&unix.IFA_F_TENTATIVE != 0
+				})
+				if l.Attrs().OperState == netlink.OperUp && !tentative {
+					up++
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if up == 2 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the devices do not come up")
 		}
 	}
 }
