@@ -178,7 +178,7 @@ func (c *cable) native() {
 
 // testForeignTree: what others made on the device is there as before, during a fault
 // and after it; where the fault has no place beside it, it is refused.
-func testForeignTree(_ *testing.T, a *agent, c *cable) {
+func testForeignTree(t *testing.T, a *agent, c *cable) {
 	c.foreign()
 	before := c.tree()
 	directions := []string{"egress", "ingress", "both"}
@@ -200,8 +200,34 @@ func testForeignTree(_ *testing.T, a *agent, c *cable) {
 		return
 	}
 	c.tc("qdisc add dev v0 handle ffff: ingress")
-	c.refused(a, 1, "ingress", c.on("partition", "--dst", thereFour.String())...)
-	c.tc("qdisc del dev v0 ingress")
+	defer c.tc("qdisc del dev v0 ingress")
+	before = c.tree()
+	egress := c.on("partition", "--dst", thereFour.String())
+	if !a.has(t, "tcx") { // and only a clsact has a place for egress
+		c.refused(a, 1, "ingress", egress...)
+		return
+	}
+	id := a.apply(egress...)
+	c.lost("beside an ingress qdisc", 100, "x..", to(thereFour, 80), from(thereFour, 80), to(thereOther, 80))
+	a.must("clear", id)
+	c.unchanged("after egress beside an ingress qdisc", before)
+}
+
+// has reports whether the agent found that its kernel can do that.
+func (a *agent) has(t *testing.T, feature string) bool {
+	t.Helper()
+	for _, f := range data[struct {
+		Features []struct {
+			Name  string `json:"name"`
+			State string `json:"state"`
+		} `json:"features"`
+	}](t, a.must("doctor", "--engine", "auto", "-o", "json"), "doctor").Features {
+		if f.Name == feature {
+			return f.State == "yes"
+		}
+	}
+	t.Fatalf("doctor says nothing of %s", feature)
+	return false
 }
 
 // testVerify holds a verdict to faults that do what was asked for, and to one that
