@@ -286,6 +286,7 @@ func (b *bench) settled(t *testing.T) {
 			}
 		}
 		if up == 2 {
+			time.Sleep(100 * ms) // an address has its route a little later than it is none that is tried
 			return
 		}
 		if time.Now().After(end) {
@@ -392,6 +393,12 @@ func TestClsactInstead(t *testing.T) {
 	}
 	if after := b.tree(t); after != before {
 		t.Errorf("(-before +after):\n%s", cmp.Diff(before, after))
+	}
+	b.tc(t, "qdisc add dev tun0 ingress")
+	headless.Hook = target.Egress
+	var conflict *ConflictError
+	if err := e.Set(t.Context(), headless, qdisc.Netem{Delay: ms}, time.Time{}); !errors.As(err, &conflict) {
+		t.Errorf("egress beside an ingress qdisc, where only a clsact will do: %v, want a conflict", err)
 	}
 }
 
