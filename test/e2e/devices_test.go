@@ -32,18 +32,20 @@ func (a *agent) apply(args ...string) string {
 // unchanged checks that the devices are as they were.
 func (c *cable) unchanged(what, before string) {
 	c.t.Helper()
-	c.settle(before)
-	if diff := cmp.Diff(before, c.tree()); diff != "" {
+	if diff := cmp.Diff(before, c.settle(before)); diff != "" {
 		c.t.Errorf("%s: the devices are not as they were (-before +after):\n%s", what, diff)
 	}
 }
 
-// settle waits until the devices are as they were, for a while: what a cleared fault
-// stood on goes when its queue is empty, and with a clsact the device stops for a moment.
-func (c *cable) settle(before string) {
+// settle waits until the devices are as they were, for a while, and returns how they
+// are: what a cleared fault stood on goes when its queue is empty, and with a clsact the
+// device stops for a moment.
+func (c *cable) settle(before string) string {
 	c.t.Helper()
-	for end := time.Now().Add(5 * time.Second); c.tree() != before && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if now := c.tree(); now == before || time.Now().After(end) {
+			return now
+		}
 	}
 }
 

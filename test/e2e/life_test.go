@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,13 +13,12 @@ import (
 	"time"
 
 	"netemd/internal/testenv"
+	"netemd/namespaces"
 )
 
-// TestLife is an agent's life with one lab: each part begins and ends with an agent
-// that runs, the lab up, and no fault.
-func TestLife(t *testing.T) {
-	a := start(t)
-	a.must("lab", "up", "pg")
+// testLife is an agent's life with its lab, which may not be there in the end: each part
+// begins and ends with an agent that runs, the lab up, and no fault.
+func testLife(t *testing.T, a *agent) {
 	for _, part := range []struct {
 		name string
 		test func(*testing.T, *agent)
@@ -29,7 +29,6 @@ func TestLife(t *testing.T) {
 		{"lab again", testLabAgain},
 		{"cleanup", testCleanup},
 	} {
-		a.t = t
 		if !t.Run(part.name, func(t *testing.T) { a.t = t; part.test(t, a) }) {
 			a.t = t
 			a.stop()
@@ -37,7 +36,6 @@ func TestLife(t *testing.T) {
 			return // the rest would begin with something else
 		}
 	}
-	a.t = t
 }
 
 // testKilled: the flow is whole again at once on the ebpf engine, and the next start
@@ -79,7 +77,13 @@ func testCleanup(t *testing.T, a *agent) {
 // 900 ms: less than a lost SYN takes to be sent again.
 func reaches(t *testing.T) bool {
 	t.Helper()
-	return in(t, "netem-pg-client", "timeout", "0.9", "bash", "-c", "exec 3<>/dev/tcp/10.77.0.2/5432").code == 0
+	return namespaces.Do(t.Context(), "netem-pg-client", func() error {
+		conn, err := net.DialTimeout("tcp", "10.77.0.2:5432", 900*time.Millisecond)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	}) == nil
 }
 
 // testStopped: SIGSTOP opens an ebpf fault within 100 ms, and SIGCONT puts
