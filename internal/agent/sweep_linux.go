@@ -93,7 +93,7 @@ func at(namespace, device string) string {
 	return device + " in netns " + namespace
 }
 
-// traces counts what faults leave at devices: filters, ifbs and a clsact. What goes
+// traces counts what faults leave at devices: filters, devices of ours and a clsact. What goes
 // between two looks at them was removed. It is for telling only: what cannot be seen is
 // not told.
 func traces(ctx context.Context, names []string) map[string]int {
@@ -103,8 +103,9 @@ func traces(ctx context.Context, names []string) map[string]int {
 			links, err := netlink.LinkList()
 			for _, l := range links {
 				here := at(name, l.Attrs().Name)
-				if l.Type() == "ifb" && strings.HasPrefix(l.Attrs().Alias, traceName) {
-					found["device "+here]++
+				if strings.HasPrefix(l.Attrs().Alias, traceName) { // with all that is on it
+					found["device "+here+servant(l, links)]++
+					continue
 				}
 				countFilters(found, l, here)
 			}
@@ -114,7 +115,20 @@ func traces(ctx context.Context, names []string) map[string]int {
 	return found
 }
 
-// traceName begins the name of each filter, and the alias of each ifb, of an engine.
+// servant says for which device one of ours was made, by the netem engine's record in
+// its alias.
+func servant(l netlink.Link, links []netlink.Link) string {
+	for word := range strings.FieldsSeq(l.Attrs().Alias) {
+		for _, o := range links {
+			if word == fmt.Sprintf("dev=%d", o.Attrs().Index) {
+				return ", for a fault at " + o.Attrs().Name
+			}
+		}
+	}
+	return ""
+}
+
+// traceName begins the name of each filter, and the alias of each device, of an engine.
 const traceName = "netemd"
 
 // countFilters counts what faults leave at the hooks of a device of the calling thread's
