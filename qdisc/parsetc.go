@@ -45,16 +45,24 @@ const wantTC = "limit, delay, distribution, loss, ecn, reorder, gap, duplicate, 
 // An error of the text is a *FieldError that names the word; one of Validate is what that
 // returns.
 func ParseTC(text string) (Netem, error) {
-	p := tcParser{words: strings.Fields(text), given: map[string]bool{}}
-	for len(p.words) > 0 {
-		if err := p.option(); err != nil {
-			return Netem{}, err
-		}
+	p, err := parseTC(text)
+	if err == nil {
+		err = p.netem.Validate()
 	}
-	if err := p.netem.Validate(); err != nil {
+	if err != nil {
 		return Netem{}, err
 	}
 	return p.netem, nil
+}
+
+func parseTC(text string) (tcParser, error) {
+	p := tcParser{words: strings.Fields(text), given: map[string]bool{}}
+	for len(p.words) > 0 {
+		if err := p.option(); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
 }
 
 type tcParser struct {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"netemd/internal/agent"
+	"netemd/internal/fault"
 	"netemd/internal/version"
 )
 
@@ -108,9 +109,8 @@ func report(stderr io.Writer, err error) int {
 		return exitOK
 	}
 	fmt.Fprintln(stderr, "netemd:", err)
-	var h interface{ Hint() string }
-	if errors.As(err, &h) && h.Hint() != "" {
-		fmt.Fprintln(stderr, "hint:", h.Hint())
+	if hint := fault.HintOf(err); hint != "" {
+		fmt.Fprintln(stderr, "hint:", hint)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return exitDenied

@@ -79,9 +79,11 @@ type Agent struct {
 	labs     *lab.Manager
 	leases   *lease.Manager
 	offloads *offload.Keeper
-	server   *grpc.Server
-	listener net.Listener
-	stopping chan struct{}
+	// verifying are the verifications in progress.
+	verifying verifications
+	server    *grpc.Server
+	listener  net.Listener
+	stopping  chan struct{}
 	// ready says that the start succeeded: from then on what is here is this agent's
 	// to take away.
 	ready bool
@@ -207,10 +209,8 @@ func checkStateDir(dir string) error {
 		return fmt.Errorf("state folder %s: %w", dir, err)
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return hinted{
-			error: fmt.Errorf("state folder %s: must belong to root and be writable by nobody else: %w", dir, os.ErrPermission),
-			hint:  "name a folder that does not exist yet, below one of root's",
-		}
+		return fault.WithHint(fmt.Errorf("state folder %s: must belong to root and be writable by nobody else: %w", dir, os.ErrPermission),
+			"name a folder that does not exist yet, below one of root's")
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func arrive(t *testing.T, a, b string, port uint16, n int) int {
 	return len(seen)
 }
 
-func apply(t *testing.T, c *client.Client, s fault.Spec) fault.Fault {
+func apply(t testing.TB, c *client.Client, s fault.Spec) fault.Fault {
 	t.Helper()
 	s.Engine = fault.EBPF
 	f, err := c.Apply(t.Context(), s)
@@ -208,5 +208,38 @@ func TestDeviceMadeAnew(t *testing.T) {
 	}
 	if got, err := c.Clear(t.Context(), fault.Selector{ID: f.ID}); err != nil || len(got) != 1 {
 		t.Errorf("clear of a lost fault: %v, %v", got, err)
+	}
+}
+
+// A device is cleared by the name that it has now, and by the one that it had.
+func TestClearOfARenamedDevice(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	c := serve(t)
+	for _, name := range []string{"w0", "v0"} {
+		f := apply(t, c, fault.Spec{Selector: ports(a, target.Port(5001)), Packet: &qdisc.Netem{Loss: 100}})
+		rename := func(from, to string) {
+			t.Helper()
+			err := namespaces.Do(t.Context(), a, func() error {
+				link, err := netlink.LinkByName(from)
+				if err != nil {
+					return err
+				}
+				// Older kernels rename only what is down.
+				return errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, to), netlink.LinkSetUp(link))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rename("v0", "w0")
+		got, err := c.Clear(t.Context(), fault.Selector{Device: name + "@" + a})
+		if err != nil || len(got) != 1 || got[0].ID != f.ID {
+			t.Errorf("clear of %s, v0 before: %+v, %v, want fault %s", name, got, err, f.ID)
+		}
+		rename("w0", "v0")
+		if _, err := c.Clear(t.Context(), fault.Selector{All: true}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

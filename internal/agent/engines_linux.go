@@ -20,7 +20,6 @@ import (
 	"netemd/internal/lab"
 	"netemd/internal/lease"
 	"netemd/internal/target"
-	"netemd/namespaces"
 )
 
 // features tries what the kernel can do, and says which engine auto takes.
@@ -86,48 +85,6 @@ func newEngines(r feature.Report, state string, log *slog.Logger) (map[fault.Eng
 		engines[fault.EBPF] = e
 	}
 	return engines, nil
-}
-
-// clearLeftovers takes away the faults of an agent that was killed: the wires of
-// adopted labs go back to neutral, what its programs left there and on others' devices
-// is removed, and offload settings are restored. Its proxies cleared themselves when
-// it died.
-func (a *Agent) clearLeftovers(ctx context.Context) error {
-	targets, err := a.labs.Targets(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	if e := a.engines[fault.Netem]; e != nil {
-		for _, t := range targets {
-			errs = append(errs, e.Clear(ctx, t.To), e.Clear(ctx, t.From))
-		}
-	}
-	// Neither another's namespace nor one setting that does not come back keeps us from
-	// starting, or the rest from being cleared; what is recorded is tried again.
-	if err := errors.Join(sweep(ctx, a.cfg.StateDir), a.offloads.Repair(ctx)); err != nil {
-		a.cfg.Log.Error("faults of an earlier agent", "err", err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("faults of an earlier agent: %w", err)
-	}
-	return nil
-}
-
-// sweep removes what dead agents with this state folder left on devices that are not
-// netemd's own, in the agent's namespace and in all that have a name.
-func sweep(ctx context.Context, stateDir string) error {
-	entries, err := namespaces.List()
-	if err != nil {
-		return err
-	}
-	names := []string{""}
-	for _, e := range entries {
-		if !e.Stale {
-			names = append(names, e.Name)
-		}
-	}
-	return errors.Join(netem.Sweep(ctx, names, stateDir), ebpf.Sweep(ctx, names))
 }
 
 // streamEngine finds the control socket of a target's proxy and hands it to the

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,14 +71,21 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 			return nil, err
 		}
 	}
+	var noDevice error // one that went may still have had faults
+	if d := r.GetDevice(); d != nil {
+		var t target.Target
+		t, noDevice = target.Resolve(ctx, target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}, nil)
+		sel.Cookie, sel.Index = t.To.Cookie, t.To.Index
+		if errors.Is(noDevice, errors.ErrUnsupported) {
+			noDevice = nil // it is there, and can have none
+		}
+	}
 	cleared, err := s.a.leases.Clear(ctx, sel, clearingOwner(ctx))
+	if err == nil && len(cleared) == 0 {
+		err = noDevice
+	}
 	if err != nil {
 		return nil, err
-	}
-	if d := r.GetDevice(); d != nil && len(cleared) == 0 { // a device that went may still have had faults
-		if _, err := target.Resolve(ctx, target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}, nil); err != nil {
-			return nil, err
-		}
 	}
 	return &netemv1.ClearResponse{Cleared: wire.Faults(cleared)}, nil
 }

@@ -20,11 +20,15 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Run()
+	if s := os.Getenv(leaverEnv); s != "" {
+		leave(s)
+		os.Exit(1)
+	}
 	testenv.Main(m)
 }
 
 // netns makes a namespace that ends with the test.
-func netns(t *testing.T, name string) string {
+func netns(t testing.TB, name string) string {
 	t.Helper()
 	testenv.Root(t)
 	name = fmt.Sprintf("nt-agent-%d-%s", os.Getpid(), name)
@@ -40,7 +44,7 @@ func netns(t *testing.T, name string) string {
 }
 
 // pair connects two namespaces: v0 with 10.78.0.1 in a, v1 with 10.78.0.2 in b.
-func pair(t *testing.T, a, b string) {
+func pair(t testing.TB, a, b string) {
 	t.Helper()
 	err := namespaces.CreateVeth(
 		namespaces.VethEnd{Namespace: a, Name: "v0", Addresses: []netip.Prefix{netip.MustParsePrefix("10.78.0.1/24"), netip.MustParsePrefix("fd78::1/64")}},
@@ -56,7 +60,7 @@ func pair(t *testing.T, a, b string) {
 	}
 }
 
-func up(t *testing.T, ns, name string) (up bool) {
+func up(t testing.TB, ns, name string) (up bool) {
 	t.Helper()
 	err := namespaces.Do(t.Context(), ns, func() error {
 		link, err := netlink.LinkByName(name)
@@ -71,7 +75,7 @@ func up(t *testing.T, ns, name string) (up bool) {
 
 // serve runs an agent with a state folder of its own until the test ends, and returns
 // a client of it.
-func serve(t *testing.T) *client.Client {
+func serve(t testing.TB) *client.Client {
 	t.Helper()
 	testenv.Root(t)
 	dir := filepath.Join(t.TempDir(), "s")

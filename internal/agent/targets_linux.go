@@ -56,18 +56,13 @@ func unknownTarget(name string, known []target.Target) error {
 	for _, d := range lab.Builtins() {
 		for _, t := range d.Targets {
 			if t.Name == name {
-				return hinted{
-					error: fmt.Errorf("%w %q: lab %s, which has it, is not up", target.ErrUnknown, name, d.Name),
-					hint:  "netemctl lab up " + d.Name,
-				}
+				return fault.WithHint(fmt.Errorf("%w %q: lab %s, which has it, is not up", target.ErrUnknown, name, d.Name), "netemctl lab up "+d.Name)
 			}
 		}
 	}
 	if len(known) == 0 {
-		return hinted{
-			error: fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, lab.Builtins()[0].Name),
-			hint:  "netemctl lab up " + lab.Builtins()[0].Name,
-		}
+		first := lab.Builtins()[0].Name
+		return fault.WithHint(fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, first), "netemctl lab up "+first)
 	}
 	names := make([]string, len(known))
 	for i, t := range known {
@@ -75,12 +70,3 @@ func unknownTarget(name string, known []target.Target) error {
 	}
 	return fmt.Errorf("%w %q: known: %s", target.ErrUnknown, name, strings.Join(names, ", "))
 }
-
-// hinted is an error that knows what to do about it.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h hinted) Hint() string  { return h.hint }
-func (h hinted) Unwrap() error { return h.error }

@@ -18,7 +18,8 @@ import (
 )
 
 // verify sends packets through a fault's places. A fault that ended or changed
-// meanwhile leaves the result inconclusive.
+// meanwhile leaves the result inconclusive. The error is fault.ErrBusy when too many are
+// verified.
 func (a *Agent) verify(ctx context.Context, id string, o verify.Options, progress func(sent, packets int)) (verify.Result, error) {
 	if err := o.Validate(); err != nil {
 		return verify.Result{}, fmt.Errorf("verify: %w: %w", qdisc.ErrInvalid, err)
@@ -30,6 +31,11 @@ func (a *Agent) verify(ctx context.Context, id string, o verify.Options, progres
 	if before.Fault.State == fault.Lost {
 		return verify.Result{}, fmt.Errorf("verify: fault %s is lost: what it was placed at is gone: %w", id, fs.ErrNotExist)
 	}
+	end, err := a.verifying.begin(id)
+	if err != nil {
+		return verify.Result{}, err
+	}
+	defer end()
 	order := verify.Order{Fault: id, Engine: before.Fault.Engine, Options: o}
 	for _, h := range before.Places {
 		between, err := endsOf(ctx, before, h.Place)

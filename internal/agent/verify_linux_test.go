@@ -2,6 +2,9 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,5 +54,47 @@ func TestVerify(t *testing.T) {
 	}
 	if _, err := c.Verify(t.Context(), f.ID, verify.Options{Packets: 5}, nil); !errors.Is(err, qdisc.ErrInvalid) {
 		t.Errorf("5 packets: %v, want invalid", err)
+	}
+}
+
+// One fault is verified once at a time, and four of them; who is refused is told, and
+// disturbs nobody.
+func TestVerificationsAtOnce(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	c := serve(t)
+	var ids []string
+	for port := range uint16(5) {
+		s := &target.Selector{Namespace: a, Device: "v0", Protocol: 17, Peers: []string{"10.78.0.2"}, PeerPorts: []target.Ports{target.Port(5001 + port)}}
+		ids = append(ids, apply(t, c, fault.Spec{Selector: s, Packet: &qdisc.Netem{Loss: 20}}).ID)
+	}
+	o := verify.Options{Packets: 600, Rate: 400}
+	results := make(chan error, maxVerifications)
+	for _, id := range ids[:maxVerifications] {
+		sending := make(chan bool)
+		begun := sync.OnceFunc(func() { close(sending) })
+		go func() {
+			defer begun()
+			got, err := c.Verify(t.Context(), id, o, func(int, int) { begun() })
+			if err == nil && (len(got.Places) != 1 || got.Places[0].Sent != o.Packets) {
+				err = fmt.Errorf("%+v, want %d packets sent", got, o.Packets)
+			}
+			results <- err
+		}()
+		<-sending
+	}
+	for id, want := range map[string]string{ids[4]: "verify: busy: 4 faults are being verified", ids[0]: "verify: busy: fault " + ids[0] + " is being verified already"} {
+		_, err := c.Verify(t.Context(), id, o, nil)
+		if !errors.Is(err, fault.ErrBusy) || !strings.HasPrefix(err.Error(), want) || fault.HintOf(err) == "" {
+			t.Errorf("%v, want %q and a hint", err, want)
+		}
+	}
+	for range maxVerifications {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Verify(t.Context(), ids[4], o, nil); err != nil {
+		t.Errorf("after the others: %v", err)
 	}
 }

@@ -114,10 +114,10 @@ func comparePlan(ctx context.Context, agent Agent, spec fault.Spec, calls callFl
 	}
 	for _, f := range fs {
 		if f.Spec.Target == spec.Target && (f.State == fault.Active || f.State == fault.Drifted) {
-			return none, hinted{
+			return none, fault.WithHint(
 				fmt.Errorf("compare: %s already has a fault, %s (%s), so there is no control run", spec.Target, f.ID, words(f.Spec)),
-				"take it away: netemctl clear " + f.ID,
-			}
+				"take it away: netemctl clear "+f.ID,
+			)
 		}
 	}
 	v, err := agent.Version(ctx)

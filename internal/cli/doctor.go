@@ -61,9 +61,9 @@ content with either.`,
 		if len(v.Missing) > 0 {
 			err := fmt.Errorf("doctor: kernel %s lacks %s: %w", v.Kernel, strings.Join(v.Missing, ", "), errors.ErrUnsupported)
 			if v.AutoEngine != "" {
-				return hinted{err, fmt.Sprintf("packet faults work here all the same: engine auto takes %s", v.AutoEngine)}
+				return fault.WithHint(err, fmt.Sprintf("packet faults work here all the same: engine auto takes %s", v.AutoEngine))
 			}
-			return hinted{err, "only the proxy layer works here: netemctl toxic"}
+			return fault.WithHint(err, "only the proxy layer works here: netemctl toxic")
 		}
 		return nil
 	})

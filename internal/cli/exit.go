@@ -53,32 +53,6 @@ type commandExit struct{ code int }
 
 func (commandExit) Error() string { return "the command failed" }
 
-// hinted is an error with something to do about it, which only netemctl prints.
-type hinted struct {
-	err  error
-	hint string
-}
-
-func (e hinted) Error() string { return e.err.Error() }
-func (e hinted) Unwrap() error { return e.err }
-func (e hinted) Hint() string  { return e.hint }
-
-// withHint adds a hint to an error that has none.
-func withHint(err error, hint string) error {
-	if err == nil || hintOf(err) != "" {
-		return err
-	}
-	return hinted{err, hint}
-}
-
-func hintOf(err error) string {
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
-}
-
 // hintUnsupported says what would do instead of a fault that is not supported here.
 func hintUnsupported(err error, spec fault.Spec) error {
 	if !errors.Is(err, errors.ErrUnsupported) || !spec.OnPackets() {
@@ -90,9 +64,9 @@ func hintUnsupported(err error, spec fault.Spec) error {
 	lo := spec.Selector != nil && spec.Selector.Device == loopback
 	switch n := *spec.Packet; {
 	case lo && spec.Direction == fault.From:
-		return withHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
+		return fault.WithHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
 	case spec.Engine != fault.Netem && (n.Slot != qdisc.Slot{} || lo && n.Queues()):
-		return withHint(err, "it needs the netem engine: a kernel with sch_netem ('netemctl doctor')")
+		return fault.WithHint(err, "it needs the netem engine: a kernel with sch_netem ('netemctl doctor')")
 	}
 	return err
 }

@@ -142,6 +142,9 @@ func (a *fakeAgent) Change(_ context.Context, id string, p qdisc.Patch) (fault.F
 		return fault.Fault{}, err
 	}
 	n := p.Apply(*f.Spec.Packet)
+	if err := n.Validate(); err != nil {
+		return fault.Fault{}, err
+	}
 	f.Spec.Packet = &n
 	return *f, nil
 }

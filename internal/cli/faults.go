@@ -30,7 +30,7 @@ impairment away. --loss, --loss-state and --loss-gemodel replace each other.`,
 	i.done(true)
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
 		if !want.says() {
-			return hinted{usageError{errors.New("change: nothing to change")}, "name what, such as --loss 5%"}
+			return fault.WithHint(usageError{errors.New("change: nothing to change")}, "name what, such as --loss 5%")
 		}
 		agent, err := a.dial()
 		if err != nil {
@@ -71,9 +71,9 @@ func (a *app) changes(ctx context.Context, agent Agent, id string, want asked) (
 	case err != nil && (known || !errors.Is(err, errNothingToSize)):
 		return patch, f.Spec, err
 	case known && patch.Apply(base).IsZero():
-		return patch, f.Spec, hinted{
-			usageError{fmt.Errorf("change %s: nothing would be left of %s", id, base)}, "take it away: netemctl clear " + id,
-		}
+		return patch, f.Spec, fault.WithHint(
+			usageError{fmt.Errorf("change %s: nothing would be left of %s", id, base)}, "take it away: netemctl clear "+id,
+		)
 	}
 	for _, n := range notes {
 		a.say("%s", n)
@@ -182,7 +182,7 @@ agent never gave is one (exit code 1).`,
 		}
 		switch {
 		case given != 1:
-			return hinted{errors.New("clear: want exactly one of ID, --target NAME, --dev DEV and --all"), "list them with: netemctl list"}
+			return fault.WithHint(errors.New("clear: want exactly one of ID, --target NAME, --dev DEV and --all"), "list them with: netemctl list")
 		case spot.Namespace != "" && spot.Device == "":
 			return errors.New("clear: --netns needs --dev")
 		}
@@ -230,7 +230,7 @@ func (a *app) watch() *cobra.Command {
 		Use: "watch", Short: "Tell what happens to faults, until interrupted", Args: arguments(0, ""),
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
 			if a.output == outJSON {
-				return hinted{usageError{errors.New("watch: a stream is no single document")}, "use -o jsonl"}
+				return fault.WithHint(usageError{errors.New("watch: a stream is no single document")}, "use -o jsonl")
 			}
 			agent, err := a.dial()
 			if err != nil {

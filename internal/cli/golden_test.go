@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-var unreachable = hinted{fmt.Errorf("%w: nothing listens at /run/netemd/netemd.sock", client.ErrUnreachable), "start it with: netemd"}
+var unreachable = fault.WithHint(fmt.Errorf("%w: nothing listens at /run/netemd/netemd.sock", client.ErrUnreachable), "start it with: netemd")
 
 // TestGolden runs command lines one after the other in one world, and compares all
 // that they print, and their exit codes, with testdata/NAME.golden.
@@ -81,7 +81,7 @@ func TestGolden(t *testing.T) {
 			"change f1 --loss 5%", "change f1 --loss-state 1%,10%,0%,100%,0% --ecn=false", "show f1", "show f1 -o json", "change f2 --queue 100ms", "change f2 --rate 0bit", "change f4 --slot 0ms", "change f5 --slot-packets 3",
 		}},
 		{name: "tc", lines: []string{
-			"apply --target pg --tc \"delay 100ms 20ms loss 5%\"", "change f1 --tc \"loss 10%\"", "change f1 --tc \"loss 0% del 50ms\"", "change f1 --tc \"reorder 25%\"", "apply --target pg --tc \"\"", "delay 1ms --jitter 1ms --distribution-file \"\" --target pg", "apply --target pg --tc \"loss 5% loss 6%\"", "apply --target pg --tc \"dlay 100ms\"", "apply --target pg --tc \"loss 5%\" --delay 10ms",
+			"apply --target pg --tc \"delay 100ms 20ms loss 5%\"", "change f1 --tc \"loss 10%\"", "change f1 --tc \"loss 0% del 50ms\"", "change f1 --tc \"reorder 25%\"", "loss 5% --target pg", "change f2 --tc \"reorder 25%\"", "apply --target pg --tc \"reorder 25%\"", "apply --target pg --tc \"\"", "delay 1ms --jitter 1ms --distribution-file \"\" --target pg", "apply --target pg --tc \"loss 5% loss 6%\"", "apply --target pg --tc \"dlay 100ms\"", "apply --target pg --tc \"loss 5%\" --delay 10ms",
 			"apply --target pg --tc \"loss gemodel 1% 10%\" --dry-run",
 		}},
 		{name: "drop", world: world{agent: &fakeAgent{matched: 3121, log: chosenLog(2)}}, lines: []string{
@@ -136,8 +136,8 @@ func TestGolden(t *testing.T) {
 		{name: "no-agent", world: world{dialErr: unreachable}, lines: []string{
 			"loss 20% --target pg", "list", "doctor", "lab up pg", "probe pg --target pg", "compare --target pg", "loss 20% --target pg --dry-run -o jsonl",
 		}},
-		{name: "denied", world: world{dialErr: hinted{fmt.Errorf("agent socket: %w", fs.ErrPermission), "run as root"}}, lines: []string{"loss 20% --target pg"}},
-		{name: "unsupported", world: world{agent: &fakeAgent{err: hinted{fmt.Errorf("netem: kernel 6.18.5 has no sch_netem: %w", errors.ErrUnsupported), "--engine ebpf works here"}}},
+		{name: "denied", world: world{dialErr: fault.WithHint(fmt.Errorf("agent socket: %w", fs.ErrPermission), "run as root")}, lines: []string{"loss 20% --target pg"}},
+		{name: "unsupported", world: world{agent: &fakeAgent{err: fault.WithHint(fmt.Errorf("netem: kernel 6.18.5 has no sch_netem: %w", errors.ErrUnsupported), "--engine ebpf works here")}},
 			lines: []string{"loss 20% --target pg --engine netem"}},
 		{name: "conflict", world: world{agent: &fakeAgent{err: fmt.Errorf("%w: f1 of uid 1000 holds pg for 9m more", fault.ErrConflict)}},
 			lines: []string{"loss 20% --target pg"}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"netemd/internal/fault"
 	"netemd/internal/lab"
 )
 
@@ -172,7 +173,7 @@ func (a *app) labShow() *cobra.Command {
 					return a.emit(answer{kind: "lab", data: viewLab(l), table: labText(l)})
 				}
 			}
-			return hinted{fmt.Errorf("lab %s is not up", args[0]), "netemctl lab up " + args[0]}
+			return fault.WithHint(fmt.Errorf("lab %s is not up", args[0]), "netemctl lab up "+args[0])
 		}),
 	}
 }
@@ -203,9 +204,9 @@ code. netemctl enters the namespace itself, so it needs root but no agent.`,
 			})
 			switch {
 			case errors.Is(err, fs.ErrPermission):
-				return withHint(fmt.Errorf("lab exec: %w", err), "entering a namespace needs root: sudo netemctl lab exec ...")
+				return fault.WithHint(fmt.Errorf("lab exec: %w", err), "entering a namespace needs root: sudo netemctl lab exec ...")
 			case errors.Is(err, errNoNamespace):
-				return withHint(fmt.Errorf("lab exec: %w", err), "see 'netemctl lab show "+name+"', or make it: netemctl lab up "+name)
+				return fault.WithHint(fmt.Errorf("lab exec: %w", err), "see 'netemctl lab show "+name+"', or make it: netemctl lab up "+name)
 			case err != nil:
 				return fmt.Errorf("lab exec: %w", err)
 			case code != 0:

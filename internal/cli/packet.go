@@ -44,7 +44,7 @@ func (a *app) packetCommand(
 		if count == 0 {
 			return nil
 		}
-		return withHint(parse(&f.patch, args[0]), seeHelp(cmd))
+		return fault.WithHint(parse(&f.patch, args[0]), seeHelp(cmd))
 	}
 	if count == 1 {
 		a.positional[cmd] = func(s string) error { return parse(&qdisc.Patch{}, s) }
@@ -109,9 +109,9 @@ func (f *packetFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
 	return spec, spec.Validate()
 }
 
-var errNoTarget = hinted{
+var errNoTarget = fault.WithHint(
 	usageError{errors.New("--target: want the name of a target")}, "list them with: netemctl target list",
-}
+)
 
 func setPercent(name string, field func(*qdisc.Patch) **qdisc.Percent) func(*qdisc.Patch, string) error {
 	return func(p *qdisc.Patch, s string) error {

@@ -35,7 +35,9 @@ type planView struct {
 
 // operation is one thing that would be done to one device.
 type operation struct {
-	// TCX says what the ebpf engine would do; TC is then the same fault in tc's words.
+	// TCX says what tc has no words for: what the ebpf engine would do, or at a device
+	// that is not netemd's what netem would where it takes tcx; TC is then the same fault
+	// in tc's words.
 	TCX string `json:"tcx,omitempty"`
 	// Before are commands of ip that a person would type before TC.
 	Before []string `json:"before,omitempty"`
@@ -48,13 +50,14 @@ type operation struct {
 	Device     string `json:"device"`
 }
 
-// planFault says what a fault would do, without root, agent or kernel.
+// planFault says what a fault would do, without root, and without an agent; where one
+// answers, it is asked what its kernel has.
 func (a *app) planFault(ctx context.Context, spec fault.Spec) error {
 	places, err := a.planPlaces(ctx, spec)
 	if err != nil {
 		return err
 	}
-	p, err := plan(spec, places)
+	p, err := plan(spec, places, a.kernelOf(ctx, spec, places))
 	if err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func builtinTarget(name string) (target.Target, error) {
 	return target.Target{}, fmt.Errorf("%w %q, known: %s", target.ErrUnknown, name, strings.Join(known, ", "))
 }
 
-func plan(spec fault.Spec, places []target.Place) (planView, error) {
+func plan(spec fault.Spec, places []target.Place, k kernel) (planView, error) {
 	n := spec.Packet.Normalize()
 	p := planView{
 		Engine: spec.Engine, Direction: directionOf(spec), Operations: []operation{}, Warnings: []string{},
@@ -169,6 +172,11 @@ func plan(spec fault.Spec, places []target.Place) (planView, error) {
 		if place.Owned {
 			p.Operations = append(p.Operations, o)
 			continue
+		}
+		if p.Engine != fault.EBPF {
+			var note string
+			o.TCX, note = k.hook(place, matchWords(spec, place.Match), n)
+			filters = append(filters, note)
 		}
 		ops, notes := redirect(place, i, o, n.TC())
 		p.Operations = append(p.Operations, ops...)

@@ -57,10 +57,10 @@ func redirect(p target.Place, n int, netem operation, options string) (ops []ope
 	for _, f := range take {
 		add(f, "mirred egress redirect dev "+ifb)
 	}
-	notes = append(notes, "the tc lines: netemd sends one bpf filter instead of them, which selects the same packets, "+
-		"and takes the clsact that is there")
+	notes = append(notes, "the tc lines: netemd has one bpf program instead of the filters, which selects the same packets, "+
+		"and takes a clsact that is there")
 	if len(skip) > 0 {
-		notes = append(notes, "the tc lines: what 'action pass' leaves alone does not come to later filters of others; with netemd's filter it does")
+		notes = append(notes, "the tc lines: what 'action pass' leaves alone does not come to later filters of others; with netemd's program it does")
 	}
 	return ops, notes
 }
@@ -89,7 +89,7 @@ func flowers(m target.Match) (skip, take []flower, notes []string) {
 		}
 	}
 	if unsaid {
-		notes = []string{"the tc lines: flower knows no ports of UDP-Lite and DCCP; netemd's filter does"}
+		notes = []string{"the tc lines: flower knows no ports of UDP-Lite and DCCP; netemd's program does"}
 	}
 	return skip, take, notes
 }

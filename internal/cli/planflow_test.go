@@ -3,9 +3,52 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"netemd/internal/client"
+	"netemd/internal/feature"
 )
+
+// TestPlanSaysWhichWay: what netemd puts at the hook depends on the kernel, and is said
+// as far as an agent knows it; where it is what tc can type, no other line is shown.
+func TestPlanSaysWhichWay(t *testing.T) {
+	report := func(tcx feature.State) *fakeAgent {
+		a := newFakeAgent()
+		a.features = feature.Report{Kernel: "6.99", Features: []feature.Feature{{Name: "tcx", State: tcx}}}
+		return a
+	}
+	for name, c := range map[string]struct {
+		world world
+		line  string
+		note  string
+		tcx   bool
+	}{
+		"tcx":       {world{agent: report(feature.Yes)}, "loss 1% --dev v0", "6.99, has it", true},
+		"none":      {world{agent: report(feature.No)}, "loss 1% --dev v0", "6.99, has none", false},
+		"not tried": {world{agent: report(feature.Inconclusive)}, "loss 1% --dev v0", "no agent says", true},
+		"no agent":  {world{dialErr: client.ErrUnreachable}, "loss 1% --dev v0", "no agent says", true},
+		"a lab":     {world{agent: report(feature.Yes)}, "loss 1% --target pg", "", false},
+		"ebpf":      {world{agent: report(feature.Yes)}, "loss 1% --dev v0 --engine ebpf", "", true},
+	} {
+		w := c.world
+		if code := w.run(t.Context(), append(shellWords(c.line), "--dry-run", "-o", "json")...); code != exitDone {
+			t.Fatalf("%s: exit code %d: %s", name, code, w.stderr.String())
+		}
+		var doc struct{ Data planView }
+		if err := json.Unmarshal([]byte(w.stdout.String()), &doc); err != nil {
+			t.Fatal(err)
+		}
+		found := slices.IndexFunc(doc.Data.Warnings, func(s string) bool { return strings.HasPrefix(s, "tcx: ") })
+		if (found >= 0) != (c.note != "") || found >= 0 && !strings.Contains(doc.Data.Warnings[found], c.note) {
+			t.Errorf("%s: warnings %q, want %q in one", name, doc.Data.Warnings, c.note)
+		}
+		if got := doc.Data.Operations[0].TCX != ""; got != c.tcx {
+			t.Errorf("%s: %+v, want a line for tcx: %v", name, doc.Data.Operations[0], c.tcx)
+		}
+	}
+}
 
 // TestPreferences: the kernel takes one kind of packet for each preference, and what
 // is left alone has to be asked for first.

@@ -47,7 +47,7 @@ func (w *asked) resolve(base qdisc.Netem) (qdisc.Patch, []string, error) {
 		if err != nil {
 			return p, nil, err
 		}
-		if p, err = parseTC(w.tc); err != nil {
+		if p, err = qdisc.ParseTCPatch(w.tc); err != nil {
 			return p, nil, fmt.Errorf("--tc: %w", err)
 		}
 	}

@@ -48,14 +48,14 @@ func Run(ctx context.Context, env Env) int {
 // usage makes cobra's errors one line and a hint.
 func usage(root *cobra.Command, err error) error {
 	text, rest, _ := strings.Cut(err.Error(), "\n")
-	if h := hintOf(err); h != "" {
-		return hinted{usageError{errors.New(text)}, h}
+	if h := fault.HintOf(err); h != "" {
+		return fault.WithHint(usageError{errors.New(text)}, h)
 	}
 	hint := "see 'netemctl --help'"
 	if _, suggestions, ok := strings.Cut(rest, "Did you mean this?"); ok {
 		hint = "did you mean " + strings.Join(strings.Fields(suggestions), " or ") + "?"
 	}
-	return hinted{usageError{errors.New(text)}, hint}
+	return fault.WithHint(usageError{errors.New(text)}, hint)
 }
 
 // complain prints an error in one line, and its hint in a second.
@@ -72,7 +72,7 @@ func (a *app) complain(err error, code int) {
 		return
 	}
 	fmt.Fprintln(a.env.Stderr, "netemctl:", oneLine(err))
-	if h := hintOf(err); h != "" {
+	if h := fault.HintOf(err); h != "" {
 		fmt.Fprintln(a.env.Stderr, "hint:", h)
 	}
 }
@@ -122,7 +122,7 @@ func (a *app) withAgent(
 func (a *app) dial() (Agent, error) {
 	agent, err := a.env.Dial(a.socketPath())
 	if errors.Is(err, client.ErrUnreachable) {
-		err = withHint(err, "start it with: netemd")
+		err = fault.WithHint(err, "start it with: netemd")
 	}
 	return agent, err
 }
@@ -147,13 +147,13 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 		value := "-" + unknown.GetSpecifiedShortnames()
 		if parse := a.positional[cmd]; parse != nil && looksNegative(value) {
 			if err := parse(value); err != nil {
-				return withHint(err, see)
+				return fault.WithHint(err, see)
 			}
 		}
 	case errors.As(err, &invalid):
-		return withHint(named("--"+invalid.GetFlag().Name, errors.Unwrap(invalid), invalid.GetValue()), see)
+		return fault.WithHint(named("--"+invalid.GetFlag().Name, errors.Unwrap(invalid), invalid.GetValue()), see)
 	}
-	return withHint(err, see)
+	return fault.WithHint(err, see)
 }
 
 func seeHelp(cmd *cobra.Command) string { return fmt.Sprintf("see '%s --help'", cmd.CommandPath()) }
@@ -177,7 +177,7 @@ func group(cmd *cobra.Command) *cobra.Command {
 		if err := cmd.Help(); err != nil {
 			return err
 		}
-		return hinted{fmt.Errorf("%s: want one of its commands", below(cmd)), "known: " + strings.Join(known(cmd), ", ")}
+		return fault.WithHint(fmt.Errorf("%s: want one of its commands", below(cmd)), "known: "+strings.Join(known(cmd), ", "))
 	}
 	return cmd
 }
@@ -189,9 +189,9 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 		err = fmt.Errorf("%s: unknown command %q", path, name)
 	}
 	if near := cmd.SuggestionsFor(name); name != "" && len(near) > 0 {
-		return hinted{err, "did you mean " + strings.Join(near, " or ") + "?"}
+		return fault.WithHint(err, "did you mean "+strings.Join(near, " or ")+"?")
 	}
-	return hinted{err, "known: " + strings.Join(known(cmd), ", ")}
+	return fault.WithHint(err, "known: "+strings.Join(known(cmd), ", "))
 }
 
 // known are the names of a command's commands, with the topics of the help.
@@ -230,7 +230,7 @@ func notEmpty(cmd *cobra.Command, args []string, form string) error {
 	if !slices.Contains(args, "") {
 		return nil
 	}
-	return hinted{fmt.Errorf("%s: an argument is empty", below(cmd)), fmt.Sprintf("write: %s %s", cmd.CommandPath(), form)}
+	return fault.WithHint(fmt.Errorf("%s: an argument is empty", below(cmd)), fmt.Sprintf("write: %s %s", cmd.CommandPath(), form))
 }
 
 // argumentsAndCommand is arguments for a command that takes "-- CMD". Standard
@@ -245,9 +245,9 @@ func (a *app) argumentsAndCommand(n int, form string) cobra.PositionalArgs {
 		case cmd.ArgsLenAtDash() >= 0 && (len(argv) == 0 || argv[0] == ""):
 			return wantCommand(cmd, form)
 		case len(argv) > 0 && a.output != outTable && !cmd.Flags().Changed("dry-run"):
-			return hinted{
+			return fault.WithHint(
 				fmt.Errorf("%s: with -- CMD standard output is the command's, so there is no -o %s", below(cmd), a.output), "leave -o out",
-			}
+			)
 		}
 		return nil
 	}
@@ -255,7 +255,7 @@ func (a *app) argumentsAndCommand(n int, form string) cobra.PositionalArgs {
 
 // wantCommand says that there is no command after "--".
 func wantCommand(cmd *cobra.Command, form string) error {
-	return hinted{fmt.Errorf("%s: want a command after --", below(cmd)), fmt.Sprintf("write: %s %s", cmd.CommandPath(), form)}
+	return fault.WithHint(fmt.Errorf("%s: want a command after --", below(cmd)), fmt.Sprintf("write: %s %s", cmd.CommandPath(), form))
 }
 
 // counted refuses another number of arguments before "--" than n.
@@ -268,10 +268,10 @@ func counted(cmd *cobra.Command, args []string, n int, form string) error {
 	if n > 0 {
 		what = "takes one argument"
 	}
-	return hinted{
+	return fault.WithHint(
 		fmt.Errorf("%s: %s, not %d", below(cmd), what, len(own)),
 		strings.TrimSpace(fmt.Sprintf("write: %s %s", cmd.CommandPath(), form)),
-	}
+	)
 }
 
 // dashed returns the arguments after "--", nil without it.

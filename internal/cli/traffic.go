@@ -91,25 +91,25 @@ func (s spot) check(cmd *cobra.Command) error {
 	case !device && s.target == "":
 		return errNoSpot
 	case !device && slices.Contains([]way{egress, ingress}, s.way):
-		return hinted{
-			usageError{fmt.Errorf("--direction %s: is said of a --dev", s.way)}, "of a target, write --direction " + string(s.way.direction()),
-		}
+		return fault.WithHint(
+			usageError{fmt.Errorf("--direction %s: is said of a --dev", s.way)}, "of a target, write --direction "+string(s.way.direction()),
+		)
 	case device:
 		return implied(s.sel).Validate()
 	}
 	for _, name := range flowFlags {
 		if cmd.Flags().Changed(name) {
-			return hinted{
-				usageError{fmt.Errorf("--%s: needs --dev", name)}, "a target has a flow of its own; see it with: netemctl target resolve " + s.target,
-			}
+			return fault.WithHint(
+				usageError{fmt.Errorf("--%s: needs --dev", name)}, "a target has a flow of its own; see it with: netemctl target resolve "+s.target,
+			)
 		}
 	}
 	return nil
 }
 
-var errNoSpot = hinted{
+var errNoSpot = fault.WithHint(
 	usageError{errors.New("want the name of a --target, or of a device, --dev")}, "list targets with: netemctl target list",
-}
+)
 
 // listed is a flag that may be repeated, and takes several values with commas.
 func listed[T any](dst *[]T, kind string, parse func(string) (T, error)) pflag.Value {

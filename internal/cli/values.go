@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"netemd/internal/fault"
 	"netemd/qdisc"
 )
 
@@ -187,20 +188,20 @@ func named(name string, err error, text string) error {
 	out.Field = name
 	if share, ok := strings.CutSuffix(text, "%"); ok && strings.Contains(f.Want, "percentage") {
 		if hint := spelled(share); hint != "" {
-			return hinted{&out, hint}
+			return fault.WithHint(&out, hint)
 		}
 	}
 	if n, ok := bare(text); ok {
 		switch {
 		case zero(n) && strings.Contains(f.Want, "above 0"): // no unit makes it good
 		case strings.Contains(f.Want, "percentage"):
-			return hinted{&out, fmt.Sprintf("write %s%%", n)}
+			return fault.WithHint(&out, fmt.Sprintf("write %s%%", n))
 		case name == "--ttl":
-			return hinted{&out, fmt.Sprintf("write %ss or %sm", n, n)}
+			return fault.WithHint(&out, fmt.Sprintf("write %ss or %sm", n, n))
 		case strings.Contains(f.Want, "an amount"):
-			return hinted{&out, fmt.Sprintf("write %sB", n)}
+			return fault.WithHint(&out, fmt.Sprintf("write %sB", n))
 		case strings.Contains(f.Want, "duration"):
-			return hinted{&out, fmt.Sprintf("write %sms or %ss", n, n)}
+			return fault.WithHint(&out, fmt.Sprintf("write %sms or %ss", n, n))
 		}
 	}
 	return &out

@@ -73,11 +73,9 @@ func Dial(socket string) (*Client, error) {
 		return nil, fmt.Errorf("dial %s: %w", socket, err)
 	}
 	if err := handshake(ctx, conn); err != nil {
-		return nil, errors.Join(&dialError{
-			text:     fmt.Sprintf("agent unreachable: %s accepts a connection but does not answer within %v", socket, connectTime),
-			hint:     "it may be stopped or hung: 'ps -o pid,stat,cmd -C netemd'",
-			sentinel: ErrUnreachable,
-		}, conn.Close())
+		return nil, errors.Join(fault.WithHint(
+			fmt.Errorf("%w: %s accepts a connection but does not answer within %v", ErrUnreachable, socket, connectTime),
+			"it may be stopped or hung: 'ps -o pid,stat,cmd -C netemd'"), conn.Close())
 	}
 	return &Client{
 		socket: socket, conn: conn, faults: netemv1.NewFaultsClient(conn), targets: netemv1.NewTargetsClient(conn),
@@ -108,30 +106,15 @@ func knock(socket string) error {
 	case err == nil:
 		return conn.Close()
 	case errors.Is(err, fs.ErrPermission):
-		return &dialError{
-			text:     fmt.Sprintf("agent socket %s: permission denied", socket),
-			hint:     "run as root, or as a member of the group that owns the socket ('ls -l " + socket + "')",
-			sentinel: fs.ErrPermission,
-		}
+		return fault.WithHint(fmt.Errorf("agent socket %s: %w", socket, fs.ErrPermission),
+			"run as root, or as a member of the group that owns the socket ('ls -l "+socket+"')")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return &dialError{
-			text:     fmt.Sprintf("agent unreachable: nothing listens at %s", socket),
-			hint:     "start it with: sudo netemd (or name another socket with --socket or NETEMD_SOCKET)",
-			sentinel: ErrUnreachable,
-		}
+		return fault.WithHint(fmt.Errorf("%w: nothing listens at %s", ErrUnreachable, socket),
+			"start it with: sudo netemd (or name another socket with --socket or NETEMD_SOCKET)")
 	default:
-		return &dialError{text: fmt.Sprintf("agent unreachable: %v", err), sentinel: ErrUnreachable}
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 }
-
-type dialError struct {
-	text, hint string
-	sentinel   error
-}
-
-func (e *dialError) Error() string { return e.text }
-func (e *dialError) Hint() string  { return e.hint }
-func (e *dialError) Unwrap() error { return e.sentinel }
 
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
@@ -143,10 +126,7 @@ func (c *Client) err(err error) error {
 	}
 	switch status.Code(err) {
 	case codes.Unavailable:
-		return &dialError{
-			text:     fmt.Sprintf("agent unreachable: the connection to %s broke: %s", c.socket, status.Convert(err).Message()),
-			sentinel: ErrUnreachable,
-		}
+		return fmt.Errorf("%w: the connection to %s broke: %s", ErrUnreachable, c.socket, status.Convert(err).Message())
 	case codes.Canceled:
 		return context.Canceled
 	default:

@@ -11,6 +11,10 @@ import (
 // thing.
 var ErrConflict = errors.New("conflict")
 
+// ErrBusy is returned, wrapped with what is in progress, for what is done a few at a
+// time: it may be asked for again later.
+var ErrBusy = errors.New("busy")
+
 // ErrProtected is returned, wrapped with what would be cut off and by which Force it
 // is allowed, for a fault by which one could lock oneself out. It matches
 // fs.ErrPermission.
@@ -29,10 +33,14 @@ type Event struct {
 	Fault Fault
 }
 
-// Selector names the faults to clear. Exactly one field is set.
+// Selector names the faults to clear. Exactly one of ID, Target, Device and All is set.
 type Selector struct {
 	ID, Target string
 	// Device is target.Selector's Name: "v0@blue".
 	Device string
+	// Cookie (SO_NETNS_COOKIE) and Index are the device that has that name now; 0 for
+	// none. The agent sets them.
+	Cookie uint64
+	Index  int
 	All    bool
 }

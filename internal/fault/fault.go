@@ -134,7 +134,8 @@ type Fault struct {
 	CountersMissing []string
 	// Queued are the packets that all places held at the last look.
 	Queued uint64
-	// Offloads are the offload settings of the devices of the path.
+	// Offloads are the offload settings of the devices of the path, where they matter: of
+	// a fault with a loss, a reordering or a rate, or with Spec.Offload.
 	Offloads []Offload
 }
 

@@ -8,7 +8,11 @@ import (
 
 // Offload is what a device does with segments: the names of ethtool's features.
 type Offload struct {
+	// Namespace and Device are the names when it was looked at; Cookie (SO_NETNS_COOKIE)
+	// and Index are what it is known by, 0 where only names are told, as to a client.
 	Namespace, Device string
+	Cookie            uint64
+	Index             int
 	// Before are the features that were on: "tx-tcp-segmentation", "rx-gro", ...
 	Before []string
 	// Off are those of Before that are off while the fault lasts.

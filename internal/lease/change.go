@@ -59,6 +59,12 @@ func (m *Manager) alter(ctx context.Context, id, owner, event string, change fun
 	if err := change(&after); err != nil {
 		return fault.Fault{}, err
 	}
+	if before.Spec.Packet != after.Spec.Packet && len(after.Offloads) == 0 {
+		err := m.offloadRead(ctx, h, &after)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // what is gone is said below
+			return fault.Fault{}, err
+		}
+	}
 	if err := m.swap(h, after); err != nil {
 		return fault.Fault{}, err
 	}

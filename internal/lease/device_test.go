@@ -313,6 +313,14 @@ func TestClearByDevice(t *testing.T) {
 	if cleared, err := m.Clear(t.Context(), fault.Selector{Device: "v0"}, "uid 0"); err != nil || len(cleared) != 0 {
 		t.Errorf("v0 of the agent's own namespace: %v, %v", cleared, err)
 	}
+	for cookie, want := range map[uint64]int{8: 0, 7: 1} { // another namespace's device of that number, and v1 under another name
+		if cleared, err := m.Clear(t.Context(), fault.Selector{Device: "w1@blue", Cookie: cookie, Index: 11}, "uid 0"); err != nil || len(cleared) > want {
+			t.Errorf("renamed, cookie %d: %v, %v, want %d", cookie, cleared, err, want)
+		}
+	}
+	if left := m.List(t.Context()); len(left) != 0 {
+		t.Errorf("left: %+v", left)
+	}
 }
 
 func TestUnknownDevice(t *testing.T) {

@@ -108,7 +108,7 @@ func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) (
 	m.mu.Lock()
 	var ids []string
 	for _, h := range m.inOrder() {
-		if sel.All || sel.ID == h.fault.ID || sel.Target != "" && sel.Target == h.fault.Spec.Target || sel.Device != "" && h.standsAt(sel.Device) {
+		if sel.All || sel.ID == h.fault.ID || sel.Target != "" && sel.Target == h.fault.Spec.Target || sel.Device != "" && h.standsAt(sel) {
 			ids = append(ids, h.fault.ID)
 		}
 	}
@@ -132,13 +132,15 @@ func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) (
 	return ended, errors.Join(errs...)
 }
 
-// standsAt reports whether a place of h is at the device of that name.
-func (h *held) standsAt(device string) bool {
-	if s := h.fault.Spec.Selector; s != nil && s.Name() == device {
+// standsAt reports whether a place of h is at the device that has the name now, or had
+// it when h was applied.
+func (h *held) standsAt(sel fault.Selector) bool {
+	if s := h.fault.Spec.Selector; s != nil && s.Name() == sel.Device {
 		return true
 	}
 	return slices.ContainsFunc(h.places(), func(p target.Place) bool {
-		return target.Selector{Namespace: p.Namespace, Device: p.Device}.Name() == device
+		return target.Selector{Namespace: p.Namespace, Device: p.Device}.Name() == sel.Device ||
+			sel.Index != 0 && p.Index == sel.Index && p.Cookie == sel.Cookie
 	})
 }
 

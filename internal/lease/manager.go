@@ -216,7 +216,7 @@ func (m *Manager) plan(ctx context.Context, h *held) error {
 	if err := m.chooseEngine(ctx, h); err != nil {
 		return err
 	}
-	if err := m.offloadRead(ctx, h); err != nil {
+	if err := m.offloadRead(ctx, h, &h.fault); err != nil {
 		return err
 	}
 	h.fault.Placement = placement(h.places())

@@ -68,10 +68,9 @@ func (m *Manager) note(h *held, set func(*notes)) {
 	h.fault.Warnings = h.warnings()
 }
 
-// superPackets warns that the fault acts on packets that are several on the wire.
-func superPackets(f fault.Fault) string {
-	n := f.Spec.Packet
-	var what string
+// hitsSuperPackets names what of n does something else to a packet that is several on
+// the wire than to each of these; empty for nothing.
+func hitsSuperPackets(n qdisc.Netem) string {
 	switch {
 	case n == nil:
 		switch f.Spec.Content.Kind {
@@ -81,12 +80,19 @@ func superPackets(f fault.Fault) string {
 			return ""
 		}
 	case n.Loss != 0 || n.LossState != qdisc.LossState{} || n.GilbertElliott != qdisc.GilbertElliott{}:
-		what = "loss"
+		return "loss"
 	case n.Reorder != 0:
-		what = "reorder"
+		return "reorder"
 	case n.Rate != 0:
-		what = "rate"
-	default:
+		return "rate"
+	}
+	return ""
+}
+
+// superPackets warns that the fault acts on packets that are several on the wire.
+func superPackets(f fault.Fault) string {
+	what := hitsSuperPackets(*f.Spec.Packet)
+	if what == "" {
 		return ""
 	}
 	for _, o := range f.Offloads {

@@ -22,8 +22,8 @@ type Offloads interface {
 	// a fault, and returns what it did. When it fails everything is as it was.
 	Off(ctx context.Context, id string, devices []fault.Offload) ([]fault.Offload, error)
 	// Restore switches back what was switched off in the name of a fault; nothing is no
-	// error, nor is a device that is gone.
-	Restore(ctx context.Context, id string) error
+	// error, nor are devices that are gone, which it returns.
+	Restore(ctx context.Context, id string) (gone []fault.Offload, err error)
 }
 
 // settings are those of a path of our own devices, which nobody else changes, when they
@@ -52,25 +52,26 @@ func (m *Manager) forgetSettings() {
 	clear(m.settings)
 }
 
-// offloadRead records the settings of h's path. That they cannot be read is worth a
-// warning, unless they are to be changed.
-func (m *Manager) offloadRead(ctx context.Context, h *held) error {
-	off := h.fault.Spec.Offload == fault.OffloadOff
-	if m.cfg.Offloads == nil {
-		if off {
-			return fmt.Errorf("apply: offload settings cannot be changed here: %w", errors.ErrUnsupported)
-		}
+// offloadRead records the settings of h's path in f, h's fault or what becomes of it,
+// where they matter: reading takes as long as all the rest of an apply. That they cannot
+// be read is worth a warning, unless they are to be changed. The caller holds the lane.
+func (m *Manager) offloadRead(ctx context.Context, h *held, f *fault.Fault) error {
+	off := f.Spec.Offload == fault.OffloadOff
+	switch {
+	case !off && (m.cfg.Offloads == nil || hitsSuperPackets(*f.Spec.Packet) == ""):
 		return nil
+	case m.cfg.Offloads == nil:
+		return fmt.Errorf("apply: offload settings cannot be changed here: %w", errors.ErrUnsupported)
 	}
 	key := strings.Join(h.lanes(), "\n")
 	if found, ok := m.ownSettings(key); ok && !off {
-		h.fault.Offloads = found
+		f.Offloads = found
 		return nil
 	}
 	found, err := m.cfg.Offloads.Read(ctx, h.places())
 	switch {
 	case err == nil:
-		h.fault.Offloads = found
+		f.Offloads = found
 		if !slices.ContainsFunc(h.places(), func(p target.Place) bool { return !p.Owned }) {
 			m.mu.Lock()
 			m.settings[key] = settings{found, time.Now()}
@@ -79,7 +80,7 @@ func (m *Manager) offloadRead(ctx context.Context, h *held) error {
 	case off || errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("apply: %w", err)
 	default:
-		h.notes.offload = "the path's offload settings could not be read: " + err.Error()
+		m.note(h, func(n *notes) { n.offload = "the path's offload settings could not be read: " + err.Error() })
 	}
 	return nil
 }
@@ -109,5 +110,9 @@ func (m *Manager) offloadRestore(ctx context.Context, h *held) error {
 	defer m.forgetSettings()
 	ctx, cancel := undoing(ctx)
 	defer cancel()
-	return m.cfg.Offloads.Restore(ctx, h.fault.ID)
+	gone, err := m.cfg.Offloads.Restore(ctx, h.fault.ID)
+	for _, o := range gone {
+		m.cfg.Log.Info("offload settings need not come back, the device is gone", "fault", h.fault.ID, "device", where(o))
+	}
+	return err
 }

@@ -44,14 +44,14 @@ func (o *fakeOffloads) Off(_ context.Context, id string, devices []fault.Offload
 	return []fault.Offload{{Namespace: "blue", Device: "v0", Before: devices[0].Before, Off: devices[0].Before}}, nil
 }
 
-func (o *fakeOffloads) Restore(_ context.Context, id string) error {
+func (o *fakeOffloads) Restore(_ context.Context, id string) ([]fault.Offload, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failBack != nil {
-		return o.failBack
+		return nil, o.failBack
 	}
 	delete(o.off, id)
-	return nil
+	return []fault.Offload{{Namespace: "blue", Device: "v1"}}, nil
 }
 
 func (o *fakeOffloads) state() map[string]bool {
@@ -99,7 +99,10 @@ func TestSuperPacketsAreWarnedOf(t *testing.T) {
 		if got := strings.Contains(w, "segmentation offload on (gso, tso, uso, 2 others); --offload off"); got != tt.warned {
 			t.Errorf("%s, offload %q: warned %t, want %t: %q", tt.netem, tt.offload, got, tt.warned, w)
 		}
-		want := []fault.Offload{{Namespace: "blue", Device: "v0", Before: segmentation}}
+		var want []fault.Offload
+		if tt.warned || tt.offload != "" {
+			want = []fault.Offload{{Namespace: "blue", Device: "v0", Before: segmentation}}
+		}
 		if tt.offload != "" {
 			want[0].Off = segmentation
 		}
@@ -109,6 +112,27 @@ func TestSuperPacketsAreWarnedOf(t *testing.T) {
 		if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, ""); err != nil || len(o.state()) > 0 {
 			t.Errorf("clear: %v, still off for %v", err, o.state())
 		}
+	}
+}
+
+// Settings that do not matter are not read; a change that lets them matter reads them.
+func TestSettingsAreReadWhereTheyMatter(t *testing.T) {
+	m, o := newOffloadHost(t, newFakeEngine())
+	f, err := m.Apply(t.Context(), with(on("80"), func(s *fault.Spec) { s.Packet = &qdisc.Netem{Delay: 1e6} }))
+	if err != nil || o.reads != 0 {
+		t.Fatalf("a delay: %d reads, %v", o.reads, err)
+	}
+	five, six := qdisc.Percent(5), qdisc.Percent(6)
+	for _, p := range []qdisc.Patch{{Loss: &five}, {Loss: &six}} {
+		if f, err = m.Change(t.Context(), f.ID, "uid 0", p); err != nil {
+			t.Fatal(err)
+		}
+		if w := strings.Join(f.Warnings, "\n"); o.reads != 1 || len(f.Offloads) != 1 || !strings.Contains(w, "--offload off") {
+			t.Errorf("changed to %s: %d reads, %+v, %q", f.Spec.Packet, o.reads, f.Offloads, w)
+		}
+	}
+	if f, err = m.Renew(t.Context(), f.ID, "uid 0", 0); err != nil || o.reads != 1 || len(f.Offloads) != 1 {
+		t.Errorf("renewed: %d reads, %+v, %v", o.reads, f.Offloads, err)
 	}
 }
 

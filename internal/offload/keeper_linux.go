@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
 	"netemd/internal/fault"
-	"netemd/namespaces"
 )
 
-// Off switches off, for the fault id, what Read found at the devices, records it first,
-// and reads it back: Before of what it returns are the names that were on before any
+// Off switches off, for the fault id, what Read found at the devices, whatever they and
+// their namespaces are called by now, records it first, and reads it back: Before of what it returns are the names that were on before any
 // fault, Off those of them that are off now. What a driver has on for good stays on.
 // When it fails everything is as it was. A second Off of one fault adds devices to the
 // first. It needs root. The error is fs.ErrNotExist when a device is gone.
@@ -57,8 +55,8 @@ func (k *Keeper) off(ctx context.Context, id string, devices []fault.Offload) ([
 	}
 	if err != nil {
 		ctx := context.WithoutCancel(ctx)
-		failed, uerr := release(ctx, in, r.Devices, records)
-		if len(failed) == 0 {
+		undone, uerr := release(ctx, in, r.Devices, records)
+		if len(undone.failed) == 0 {
 			uerr = k.back(id, records)
 		}
 		return nil, errors.Join(err, uerr)
@@ -85,11 +83,7 @@ func plan(ctx context.Context, in opened, id string, devices []fault.Offload, re
 	r := record{SchemaVersion: recordVersion, BootID: boot, ID: id}
 	before := make([]fault.Offload, 0, len(devices))
 	for _, d := range devices {
-		n, err := in.get(ctx, d.Namespace)
-		if err != nil {
-			return record{}, nil, err
-		}
-		l, err := n.linkByName(d.Device)
+		n, l, err := in.device(ctx, d)
 		if err != nil {
 			return record{}, nil, err
 		}
@@ -97,7 +91,7 @@ func plan(ctx context.Context, in opened, id string, devices []fault.Offload, re
 		if err != nil {
 			return record{}, nil, err
 		}
-		c := change{Namespace: d.Namespace, Cookie: n.cookie, Device: d.Device, Index: l.Attrs().Index}
+		c := change{Namespace: n.name, Cookie: n.cookie, Device: l.Attrs().Name, Index: l.Attrs().Index}
 		for name := range s.wanted {
 			if s.switchable[name] && !spreads(l.Type(), name) {
 				c.Features = append(c.Features, name)
@@ -117,7 +111,9 @@ func plan(ctx context.Context, in opened, id string, devices []fault.Offload, re
 			}
 		}
 		c.Features, on = unique(c.Features), unique(on)
-		before = append(before, fault.Offload{Namespace: d.Namespace, Device: d.Device, Before: on})
+		o := c.offload()
+		o.Before = on
+		before = append(before, o)
 		if len(c.Features) > 0 || c.Segments > 0 {
 			r.Devices = append(r.Devices, c)
 		}
@@ -185,7 +181,7 @@ func readBack(in opened, before []fault.Offload) ([]fault.Offload, error) {
 	done := slices.Clone(before)
 	for i, d := range done {
 		n := in[d.Namespace]
-		l, err := n.linkByName(d.Device)
+		l, err := n.link(d.Index)
 		if err != nil {
 			return nil, err
 		}
@@ -208,132 +204,4 @@ func readBack(in opened, before []fault.Offload) ([]fault.Offload, error) {
 		}
 	}
 	return done, nil
-}
-
-// Restore switches back on what Off switched off for the fault id, as it was, except
-// what another fault still holds off; that comes back with the last of them. A device
-// that is gone needs nothing, nor does a fault without a record. What fails stays
-// recorded, and can be tried again. It needs root.
-func (k *Keeper) Restore(ctx context.Context, id string) error {
-	k.work.Lock()
-	defer k.work.Unlock()
-	if err := k.restore(ctx, id); err != nil {
-		return fmt.Errorf("offload restore: %w", err)
-	}
-	return nil
-}
-
-func (k *Keeper) restore(ctx context.Context, id string) error {
-	r, err := k.load(id)
-	if err != nil || r == nil {
-		return err
-	}
-	records, err := k.all()
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(records, func(o record) bool { return o.ID == id }) {
-		return nil // it was of an earlier run of the kernel, and is dropped
-	}
-	others := slices.DeleteFunc(records, func(o record) bool { return o.ID == id })
-	in := opened{}
-	defer in.close()
-	r.Devices, err = release(ctx, in, r.Devices, others)
-	if len(r.Devices) > 0 {
-		return errors.Join(err, k.save(*r))
-	}
-	return errors.Join(err, k.remove(id))
-}
-
-// Repair restores what every record says, after a crash. No other process may use the
-// folder. It needs root.
-func (k *Keeper) Repair(ctx context.Context) error {
-	k.work.Lock()
-	defer k.work.Unlock()
-	records, err := k.all()
-	errs := []error{err}
-	for _, r := range records {
-		errs = append(errs, k.restore(ctx, r.ID))
-	}
-	k.tidy()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("offload repair: %w", err)
-	}
-	return nil
-}
-
-// release switches back what no other record holds, and returns what it could not.
-func release(ctx context.Context, in opened, changes []change, others []record) (failed []change, err error) {
-	var errs []error
-	for _, c := range changes {
-		n, err := in.identified(ctx, c)
-		if err == nil {
-			err = n.switchBack(c, heldBy(others, c))
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failed, errs = append(failed, c), append(errs, err)
-		}
-	}
-	return failed, errors.Join(errs...)
-}
-
-// identified finds the namespace of a change by its cookie, under whatever name; the
-// error is fs.ErrNotExist when it is gone.
-func (o opened) identified(ctx context.Context, c change) (*namespace, error) {
-	n, err := o.get(ctx, c.Namespace)
-	switch {
-	case err == nil && n.cookie == c.Cookie:
-		return n, nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, namespaces.ErrStale):
-		return nil, err
-	}
-	entries, err := namespaces.List()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range append([]string{""}, names(entries)...) {
-		if n, err := o.get(ctx, name); err == nil && n.cookie == c.Cookie {
-			return n, nil
-		}
-	}
-	return nil, fmt.Errorf("%s: %w", label(c.Namespace), fs.ErrNotExist)
-}
-
-// switchBack undoes the change but for what is held, and reads it back.
-func (n *namespace) switchBack(c change, held []change) error {
-	wanted, segments := map[string]bool{}, c.Segments
-	for _, name := range c.Features {
-		wanted[name] = true
-	}
-	for _, h := range held {
-		for _, name := range h.Features {
-			delete(wanted, name)
-		}
-		if h.Segments != 0 {
-			segments = 0
-		}
-	}
-	l, err := n.link(c.Index)
-	if err != nil {
-		return err
-	}
-	if err := n.set(c, wanted); err != nil {
-		return err
-	}
-	// Another value than ours is somebody else's wish.
-	if segments != 0 && l.Attrs().GSOMaxSegs == 1 {
-		if err := n.setSegments(l, c, segments); err != nil {
-			return err
-		}
-	}
-	s, err := n.read(l)
-	if err != nil {
-		return err
-	}
-	for name := range wanted {
-		if !s.wanted[name] {
-			return fmt.Errorf("%s in %s: %s does not come back", c.Device, n, name)
-		}
-	}
-	return nil
 }

@@ -167,8 +167,9 @@ func TestRepairAfterEachStep(t *testing.T) {
 			}
 			// The peer has another name meanwhile.
 			rename(t, b, "v1", "other")
-			if err := New(k.dir).Repair(t.Context()); err != nil {
-				t.Fatal(err)
+			back, gone, err := New(k.dir).Repair(t.Context())
+			if err != nil || len(back) != 2 || len(gone) != 0 {
+				t.Fatalf("switched back %+v, gone %+v, %v, want both devices back", back, gone, err)
 			}
 			rename(t, b, "other", "v1")
 			unchanged(t, "after Repair", before, a, b)
@@ -206,7 +207,7 @@ func TestRepairAfterSIGKILL(t *testing.T) {
 		if cmp.Diff(before, dump(t, a, b)) != "" {
 			left++
 		}
-		if err := New(k.dir).Repair(t.Context()); err != nil {
+		if _, _, err := New(k.dir).Repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		unchanged(t, fmt.Sprintf("after kill %d and Repair", i), before, a, b)
@@ -248,7 +249,9 @@ func TestIdentity(t *testing.T) {
 		ip(t, "-n", name, "link", "set", device, "gso_max_segs", "1")
 	}
 	before := dump(t, a, b)
-	restore(t, k, "kqv1")
+	if gone := restore(t, k, "kqv1"); len(gone) != 2 || gone[0].Device != "v0" || gone[1].Device != "v1" {
+		t.Errorf("gone: %+v, want v0 and v1", gone)
+	}
 	unchanged(t, "after Restore of devices that are gone", before, a, b)
 	noRecords(t, k)
 
@@ -266,6 +269,40 @@ func TestIdentity(t *testing.T) {
 	if _, err := k.Read(t.Context(), []target.Place{{Namespace: a, Device: "v0", Index: index + 77, Cookie: n.cookie}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("read of an index that is not there: %v", err)
 	}
+}
+
+// TestNamesThatChangeBeforeOff: what was read is switched off, not what has its name by
+// then, and comes back under whatever name it has then.
+func TestNamesThatChangeBeforeOff(t *testing.T) {
+	a, b := pair(t)
+	veth(t, namespaces.VethEnd{Namespace: a, Name: "w0"}, namespaces.VethEnd{Namespace: b, Name: "w1"})
+	k := keeper(t)
+	found := read(t, k, a, "v0", false)
+	swap := func() {
+		rename(t, a, "v0", "x0")
+		rename(t, a, "w0", "v0")
+		rename(t, a, "x0", "w0")
+	}
+	swap()
+	before := dump(t, a, b)
+	done := off(t, k, "kqv1", found)
+	if still := on(read(t, k, a, "w0", false)); len(still) > 0 || done[0].Device != "w0" || done[0].Index != found[0].Index {
+		t.Errorf("still on %q; off: %+v, want the device that was read, w0 now", still, done)
+	}
+	if got := on(read(t, k, a, "v0", false)); len(got) == 0 {
+		t.Error("what has the name now was switched off")
+	}
+	swap()
+	restore(t, k, "kqv1")
+	swap()
+	unchanged(t, "after Restore", before, a, b)
+	noRecords(t, k)
+
+	ip(t, "-n", a, "link", "del", "w0")
+	if _, err := k.Off(t.Context(), "kqv1", found); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("off at a device that is gone: %v", err)
+	}
+	noRecords(t, k)
 }
 
 // TestRenamedNamespace: the namespace is found by its cookie under another name.

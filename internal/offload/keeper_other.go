@@ -24,7 +24,9 @@ func (k *Keeper) Off(context.Context, string, []fault.Offload) ([]fault.Offload,
 }
 
 // Restore is for Linux only.
-func (k *Keeper) Restore(context.Context, string) error { return errLinux }
+func (k *Keeper) Restore(context.Context, string) ([]fault.Offload, error) { return nil, errLinux }
 
 // Repair is for Linux only.
-func (k *Keeper) Repair(context.Context) error { return errLinux }
+func (k *Keeper) Repair(context.Context) (back, gone []fault.Offload, err error) {
+	return nil, nil, errLinux
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/fault"
 	"netemd/namespaces"
 )
 
@@ -120,6 +121,38 @@ func (o opened) get(ctx context.Context, name string) (*namespace, error) {
 		o[name] = n
 	}
 	return n, err
+}
+
+// identified finds the namespace of a change by its cookie, under whatever name; the
+// error is fs.ErrNotExist when it is gone.
+func (o opened) identified(ctx context.Context, c change) (*namespace, error) {
+	n, err := o.get(ctx, c.Namespace)
+	switch {
+	case err == nil && n.cookie == c.Cookie:
+		return n, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, namespaces.ErrStale):
+		return nil, err
+	}
+	entries, err := namespaces.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append([]string{""}, names(entries)...) {
+		if n, err := o.get(ctx, name); err == nil && n.cookie == c.Cookie {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", label(c.Namespace), fs.ErrNotExist)
+}
+
+// device finds the device that was read, by its identity.
+func (o opened) device(ctx context.Context, d fault.Offload) (*namespace, netlink.Link, error) {
+	n, err := o.identified(ctx, change{Namespace: d.Namespace, Cookie: d.Cookie})
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := n.link(d.Index)
+	return n, l, err
 }
 
 func (o opened) close() {

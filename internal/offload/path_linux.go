@@ -42,7 +42,9 @@ func (k *Keeper) Read(ctx context.Context, places []target.Place) ([]fault.Offlo
 		if err != nil {
 			return nil, fmt.Errorf("offload read: %w", err)
 		}
-		found = append(found, fault.Offload{Namespace: d.in.name, Device: d.link.Attrs().Name, Before: s.names()})
+		found = append(found, fault.Offload{
+			Namespace: d.in.name, Device: d.link.Attrs().Name, Cookie: d.in.cookie, Index: d.link.Attrs().Index, Before: s.names(),
+		})
 	}
 	return found, nil
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"netemd/internal/fault"
 )
 
 // record is what one fault has switched off. It is on disk before the first device is
@@ -34,6 +36,11 @@ type change struct {
 	Features []string `json:"features"`
 	// Segments is GSOMaxSegs as it was, 0 when it was left as it was.
 	Segments uint32 `json:"segments"`
+}
+
+// offload is the device of the change.
+func (c change) offload() fault.Offload {
+	return fault.Offload{Namespace: c.Namespace, Device: c.Device, Cookie: c.Cookie, Index: c.Index}
 }
 
 // same reports whether both are the same device.

@@ -165,11 +165,14 @@ func off(t *testing.T, k *Keeper, id string, devices []fault.Offload) []fault.Of
 	return done
 }
 
-func restore(t *testing.T, k *Keeper, id string) {
+// restore is Restore; it returns the devices that are gone.
+func restore(t *testing.T, k *Keeper, id string) []fault.Offload {
 	t.Helper()
-	if err := k.Restore(t.Context(), id); err != nil {
+	gone, err := k.Restore(t.Context(), id)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return gone
 }
 
 // noRecords checks that the folder went with its last record.
@@ -195,7 +198,7 @@ func storm(dir, namespace string) {
 			_, err = k.Off(ctx, id, found)
 		}
 		if err == nil {
-			err = k.Restore(ctx, fmt.Sprint("kqv", (i+1)%2))
+			_, err = k.Restore(ctx, fmt.Sprint("kqv", (i+1)%2))
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

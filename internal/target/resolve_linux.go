@@ -18,7 +18,8 @@ import (
 // Resolve finds the device of s as it is now, and the places of both directions. It
 // needs CAP_SYS_ADMIN for another namespace than the process's own. The error is a
 // *qdisc.FieldError that lists what there is for a device or a namespace that does not
-// exist, and matches namespaces.ErrStale for a file that is no namespace.
+// exist, and matches namespaces.ErrStale for a file that is no namespace. It is errors.ErrUnsupported for a
+// GRE device without one remote end.
 func Resolve(ctx context.Context, s Selector, lookup Lookup) (Target, error) {
 	if err := s.Validate(); err != nil {
 		return Target{}, err
@@ -40,6 +41,9 @@ func Resolve(ctx context.Context, s Selector, lookup Lookup) (Target, error) {
 	from.Hook, from.Match = Ingress, m.Reverse()
 	err = ns.Do(ctx, func() error {
 		link, err := device(s)
+		if err == nil {
+			err = readable(link)
+		}
 		if err != nil {
 			return err
 		}
@@ -55,6 +59,20 @@ func Resolve(ctx context.Context, s Selector, lookup Lookup) (Target, error) {
 		return Target{}, err
 	}
 	return Target{Name: s.String(), To: to, From: from}, nil
+}
+
+// readable refuses a device whose packets do not begin as those of its type do, so that a
+// flow would be looked for in the wrong bytes. A GRE device of type ARPHRD_IPGRE or
+// ARPHRD_IP6GRE carries bare IP where it has one remote end or is flow-based; without one,
+// or with an IPv4 group, the outer header stands before each packet at both hooks
+// (ipgre_tunnel_init and __ipgre_rcv of net/ipv4/ip_gre.c, ip6gre_tunnel_init of
+// net/ipv6/ip6_gre.c, header_ops).
+func readable(link netlink.Link) error {
+	g, ok := link.(*netlink.Gretun)
+	if !ok || g.FlowBased || len(g.Remote) > 0 && !g.Remote.IsUnspecified() && (g.Remote.To4() == nil || !g.Remote.IsMulticast()) {
+		return nil
+	}
+	return fmt.Errorf("%s is a GRE device without one remote end: its packets begin with the outer header, behind which no flow is found: %w", g.Name, errors.ErrUnsupported)
 }
 
 // badNamespace says which namespaces there are.

@@ -3,11 +3,14 @@ package target
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vishvananda/netlink"
 
 	"netemd/internal/testenv"
 	"netemd/namespaces"
@@ -80,5 +83,23 @@ func TestResolve(t *testing.T) {
 	own, err := Resolve(t.Context(), Selector{Device: "lo"}, nil)
 	if err != nil || own.To.Index != 1 || own.To.Cookie == cookie {
 		t.Errorf("the own namespace's loopback: %+v, %v", own.To, err)
+	}
+}
+
+func TestReadable(t *testing.T) {
+	remote := func(s string) *netlink.Gretun {
+		return &netlink.Gretun{LinkAttrs: netlink.LinkAttrs{Name: "gre1"}, Remote: net.ParseIP(s)}
+	}
+	flows := remote("0.0.0.0")
+	flows.FlowBased = true
+	for _, l := range []netlink.Link{&netlink.Veth{}, &netlink.Gretap{}, remote("192.0.2.1"), remote("2001:db8::1"), remote("ff02::1"), flows} {
+		if err := readable(l); err != nil {
+			t.Errorf("%T %+v: %v", l, l, err)
+		}
+	}
+	for _, l := range []*netlink.Gretun{remote(""), remote("0.0.0.0"), remote("224.0.0.9"), remote("::")} {
+		if err := readable(l); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "gre1 is a GRE device without one remote end") {
+			t.Errorf("remote %v: %v", l.Remote, err)
+		}
 	}
 }

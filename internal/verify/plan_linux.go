@@ -230,6 +230,8 @@ func describe(h *netlink.Handle, namespace string, link netlink.Link) (device, e
 		namespace: namespace, name: a.Name, kind: link.Type(), index: a.Index, mtu: a.MTU, mac: a.HardwareAddr,
 		loopback: a.Flags&net.FlagLoopback != 0, peer: a.ParentIndex, peerSpace: a.NetNsID,
 	}
+	// Others carry bare IP: what does not is refused before a fault is placed there, by
+	// the engines or target.Resolve.
 	switch a.EncapType {
 	case "ether", "loopback":
 		d.header = linkHeader

@@ -33,6 +33,7 @@ var errorTable = []struct {
 	{lab.ErrUnknown, codes.NotFound, "UNKNOWN_LAB"},
 	{lab.ErrConflict, codes.FailedPrecondition, "LAB_CONFLICT"},
 	{fault.ErrConflict, codes.FailedPrecondition, "CONFLICT"},
+	{fault.ErrBusy, codes.ResourceExhausted, "BUSY"},
 	{errors.ErrUnsupported, codes.Unimplemented, "UNSUPPORTED"},
 	{fault.ErrProtected, codes.PermissionDenied, "PROTECTED"},
 	{fs.ErrPermission, codes.PermissionDenied, "PERMISSION"},
@@ -41,9 +42,6 @@ var errorTable = []struct {
 	{context.DeadlineExceeded, codes.DeadlineExceeded, "DEADLINE"},
 	{context.Canceled, codes.Canceled, "CANCELED"},
 }
-
-// hinter is an error that knows what to do about it.
-type hinter interface{ Hint() string }
 
 // Status makes a gRPC status of err; nil stays nil.
 func Status(err error) error {
@@ -58,9 +56,8 @@ func Status(err error) error {
 		}
 	}
 	info := &errdetails.ErrorInfo{Domain: domain, Reason: reason}
-	var h hinter
-	if errors.As(err, &h) {
-		info.Metadata = map[string]string{"hint": h.Hint()}
+	if hint := fault.HintOf(err); hint != "" {
+		info.Metadata = map[string]string{"hint": hint}
 	}
 	s, detailErr := status.New(code, oneLine(err)).WithDetails(info)
 	if detailErr != nil {
@@ -72,16 +69,14 @@ func Status(err error) error {
 // oneLine joins the lines of joined errors.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// remoteError is an error of the agent's: its words, the sentinel that it matches
-// and its hint.
+// remoteError is an error of the agent's: its words, and the sentinel that it matches.
 type remoteError struct {
-	text, hint string
-	sentinel   error
+	text     string
+	sentinel error
 }
 
 func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.sentinel }
-func (e *remoteError) Hint() string  { return e.hint }
 
 // ErrorOf turns a status that the agent sent into an error that matches the same
 // sentinel as the agent's did. Other errors are returned as they are.
@@ -95,13 +90,13 @@ func ErrorOf(err error) error {
 		if !ok || info.GetDomain() != domain {
 			continue
 		}
-		e := &remoteError{text: s.Message(), hint: info.GetMetadata()["hint"]}
+		e := &remoteError{text: s.Message()}
 		for _, row := range errorTable {
 			if row.reason == info.GetReason() {
 				e.sentinel = row.sentinel
 			}
 		}
-		return e
+		return fault.WithHint(e, info.GetMetadata()["hint"])
 	}
 	if s.Code() == codes.DeadlineExceeded { // gRPC's own, without our detail
 		return &remoteError{text: s.Message(), sentinel: context.DeadlineExceeded}

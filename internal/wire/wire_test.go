@@ -120,23 +120,16 @@ func TestTargetLabAndFeaturesSurviveTheTrip(t *testing.T) {
 	}
 }
 
-// withHint is an error that knows what to do.
-type withHint struct{ error }
-
-func (withHint) Hint() string    { return "do this" }
-func (h withHint) Unwrap() error { return h.error }
-
 func TestErrorsSurviveTheTrip(t *testing.T) {
 	for _, sentinel := range []error{
-		target.ErrUnknown, lab.ErrUnknown, lab.ErrConflict, probe.ErrRequest, fault.ErrConflict, fault.ErrProtected, errors.ErrUnsupported, fs.ErrPermission, fs.ErrNotExist, fs.ErrExist, context.DeadlineExceeded, qdisc.ErrInvalid,
+		target.ErrUnknown, lab.ErrUnknown, lab.ErrConflict, probe.ErrRequest, fault.ErrConflict, fault.ErrBusy, fault.ErrProtected, errors.ErrUnsupported, fs.ErrPermission, fs.ErrNotExist, fs.ErrExist, context.DeadlineExceeded, qdisc.ErrInvalid,
 	} {
-		sent := withHint{fmt.Errorf("apply: %w", sentinel)}
+		sent := fault.WithHint(fmt.Errorf("apply: %w", sentinel), "do this")
 		got := ErrorOf(Status(sent))
 		if !errors.Is(got, sentinel) || got.Error() != sent.Error() {
 			t.Errorf("%v came back as %v", sent, got)
 		}
-		var h hinter
-		if !errors.As(got, &h) || h.Hint() != "do this" {
+		if fault.HintOf(got) != "do this" {
 			t.Errorf("%v lost its hint", sent)
 		}
 	}

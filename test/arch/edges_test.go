@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"netemtest":        {"internal/client", "internal/fault", "internal/target", "qdisc"},
 	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
 	"cmd/netemctl":     {"internal/cli", "internal/client", "internal/version"},
-	"cmd/netemd":       {"internal/agent", "internal/child", "internal/version"},
+	"cmd/netemd":       {"internal/agent", "internal/child", "internal/fault", "internal/version"},
 	"internal/child":   {"namespaces"},
 	"internal/version": {},
 	"internal/target":  {"namespaces", "qdisc"},

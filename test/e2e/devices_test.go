@@ -32,18 +32,20 @@ func (a *agent) apply(args ...string) string {
 // unchanged checks that the devices are as they were.
 func (c *cable) unchanged(what, before string) {
 	c.t.Helper()
-	c.settle(before)
-	if diff := cmp.Diff(before, c.tree()); diff != "" {
+	if diff := cmp.Diff(before, c.settle(before)); diff != "" {
 		c.t.Errorf("%s: the devices are not as they were (-before +after):\n%s", what, diff)
 	}
 }
 
-// settle waits until the devices are as they were, for a while: what a cleared fault
-// stood on goes when its queue is empty, and with a clsact the device stops for a moment.
-func (c *cable) settle(before string) {
+// settle waits until the devices are as they were, for a while, and returns how they
+// are: what a cleared fault stood on goes when its queue is empty, and with a clsact the
+// device stops for a moment.
+func (c *cable) settle(before string) string {
 	c.t.Helper()
-	for end := time.Now().Add(5 * time.Second); c.tree() != before && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if now := c.tree(); now == before || time.Now().After(end) {
+			return now
+		}
 	}
 }
 
@@ -178,7 +180,7 @@ func (c *cable) native() {
 
 // testForeignTree: what others made on the device is there as before, during a fault
 // and after it; where the fault has no place beside it, it is refused.
-func testForeignTree(_ *testing.T, a *agent, c *cable) {
+func testForeignTree(t *testing.T, a *agent, c *cable) {
 	c.foreign()
 	before := c.tree()
 	directions := []string{"egress", "ingress", "both"}
@@ -200,8 +202,34 @@ func testForeignTree(_ *testing.T, a *agent, c *cable) {
 		return
 	}
 	c.tc("qdisc add dev v0 handle ffff: ingress")
-	c.refused(a, 1, "ingress", c.on("partition", "--dst", thereFour.String())...)
-	c.tc("qdisc del dev v0 ingress")
+	defer c.tc("qdisc del dev v0 ingress")
+	before = c.tree()
+	egress := c.on("partition", "--dst", thereFour.String())
+	if !a.has(t, "tcx") { // and only a clsact has a place for egress
+		c.refused(a, 1, "ingress", egress...)
+		return
+	}
+	id := a.apply(egress...)
+	c.lost("beside an ingress qdisc", 100, "x..", to(thereFour, 80), from(thereFour, 80), to(thereOther, 80))
+	a.must("clear", id)
+	c.unchanged("after egress beside an ingress qdisc", before)
+}
+
+// has reports whether the agent found that its kernel can do that.
+func (a *agent) has(t *testing.T, feature string) bool {
+	t.Helper()
+	for _, f := range data[struct {
+		Features []struct {
+			Name  string `json:"name"`
+			State string `json:"state"`
+		} `json:"features"`
+	}](t, a.must("doctor", "--engine", "auto", "-o", "json"), "doctor").Features {
+		if f.Name == feature {
+			return f.State == "yes"
+		}
+	}
+	t.Fatalf("doctor says nothing of %s", feature)
+	return false
 }
 
 // testVerify holds a verdict to faults that do what was asked for, and to one that

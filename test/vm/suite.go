@@ -4,10 +4,12 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +23,8 @@ type Suite struct {
 	// Run limits the tests as -test.run does; empty means all. What a test may
 	// leave out for speed it finds by testing.Short or NETEMD_TEST_VM.
 	Run string
+	// Kernels are the series that it runs on; empty means all.
+	Kernels []string
 	// Limit ends the package in the short run.
 	Limit time.Duration
 	// Programs are what the tests run, beside the test program: folders of commands.
@@ -40,8 +44,14 @@ var Suites = []Suite{
 	{Package: "internal/offload", Limit: 2 * time.Minute},
 	{Package: "internal/evidence", Limit: 3 * time.Minute},
 	{Package: "internal/feature/try", Limit: 2 * time.Minute},
-	{Package: "internal/lab", Limit: 4 * time.Minute},
+	// A lab is made of what every kernel has.
+	{Package: "internal/lab", Kernels: []string{Kernel612.Series}, Limit: 4 * time.Minute},
 	{Package: "test/e2e", Limit: 8 * time.Minute, Programs: []string{"cmd/netemd", "cmd/netemctl"}},
+}
+
+// on reports whether the suite runs on k.
+func (s Suite) on(k Kernel) bool {
+	return len(s.Kernels) == 0 || slices.Contains(s.Kernels, k.Series)
 }
 
 // slug is the suite's name in file names.
@@ -161,6 +171,50 @@ func Outcomes(output string) []Outcome {
 		}
 	}
 	return found
+}
+
+// runSuites gives all suites to run, which boots a guest for them and returns what
+// it said. A guest that died is booted once more, for the suites that it owes: the
+// one under way has then failed once, as Command's own second try has it. What dies
+// twice is an error. All that was said is returned.
+func runSuites(suites []Suite, run func(left []Suite) (string, error)) (string, error) {
+	said, err := run(suites)
+	var died *DiedError
+	if !errors.As(err, &died) {
+		return said, err
+	}
+	left := unfinished(suites, Outcomes(said))
+	if len(left) == 0 {
+		return said, err
+	}
+	more, err := run(left)
+	return said + "\n" + more, err
+}
+
+// unfinished are the suites that neither passed nor failed twice, in their order.
+func unfinished(suites []Suite, outcomes []Outcome) []Suite {
+	return slices.DeleteFunc(slices.Clone(suites), func(s Suite) bool {
+		tries := s.tries(outcomes)
+		return len(tries) > 1 || len(tries) == 1 && tries[0].Exit == 0
+	})
+}
+
+// tries are the outcomes of the suite.
+func (s Suite) tries(outcomes []Outcome) []Outcome {
+	return slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.Package != s.Package })
+}
+
+// judge says what the suite came to: what fails twice is an error.
+func (s Suite) judge(outcomes []Outcome) (Outcome, error) {
+	tries := s.tries(outcomes)
+	if len(tries) == 0 {
+		return Outcome{}, errors.New("it did not start")
+	}
+	last := tries[len(tries)-1]
+	if err := last.Err(); err != nil || len(tries) < 3 {
+		return last, err
+	}
+	return last, fmt.Errorf("failed %d times before it passed", len(tries)-1)
 }
 
 // failures are the lines that name the tests which failed.

@@ -18,11 +18,11 @@ import (
 )
 
 // dieEnv makes of a test process one that places a fault and takes it away, and is
-// killed after a step: "STEP NAMESPACE INDEX HOOK".
+// killed after a step: "STEP|NAMESPACE|INDEX|HOOK|CLSACTONLY".
 const dieEnv = "NETEMD_TEST_DIE"
 
 // steps are all at which a process can be killed.
-var steps = []string{"ifb", "alias", "root", "up", "clsact", "filter", "filter gone", "clsact gone", "ifb gone", "never"}
+var steps = []string{"gate", "gate alias", "gate up", "ifb", "alias", "root", "up", "clsact", "filter", "filter gone", "clsact gone", "ifb gone", "gate gone", "never"}
 
 // dying is the process that is killed.
 func dying(order string) {
@@ -34,6 +34,7 @@ func dying(order string) {
 		}
 	}
 	e := New(Config{State: words[1]})
+	e.clsactOnly = words[4] == "true"
 	if os.Getenv("NETEMD_TEST_NETEM") == "" {
 		e.dial = fakeDial
 	}
@@ -57,7 +58,7 @@ func dying(order string) {
 func (b *bench) kill(t *testing.T, at string, hook target.Hook) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s|%d|%s", dieEnv, at, b.near, b.place.Index, hook))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s|%d|%s|%t", dieEnv, at, b.near, b.place.Index, hook, clsactOnly))
 	cmd.Stderr = os.Stderr
 	err := cmd.Run()
 	killed := cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled()
@@ -68,7 +69,9 @@ func (b *bench) kill(t *testing.T, at string, hook target.Hook) {
 
 // A process that is killed after any of its steps leaves nothing that Sweep does not
 // find, with a clsact of its own or somebody else's.
-func TestKilled(t *testing.T) {
+func TestKilled(t *testing.T) { bothWays(t, testKilled) }
+
+func testKilled(t *testing.T) {
 	b := newBench(t)
 	sweeper := New(Config{State: b.near})
 	if os.Getenv("NETEMD_TEST_NETEM") == "" {
@@ -79,30 +82,44 @@ func TestKilled(t *testing.T) {
 		if os.Getenv("NETEMD_TEST_LONG") == "" && with == "a filter" {
 			continue // much as beside a clsact
 		}
+		if !clsactOnly && (with == "a clsact" || with == "a filter") {
+			continue // not the way then
+		}
 		switch with {
 		case "a clsact":
 			b.tc(t, "qdisc add dev v0 clsact")
 		case "a filter":
 			b.tc(t, "filter add dev v0 egress protocol ip pref 1 u32 match u32 0 0 flowid 1:1")
 		case "another agent":
-			b.tc(t, "qdisc del dev v0 clsact")
+			if clsactOnly {
+				b.tc(t, "qdisc del dev v0 clsact")
+			}
 			if err := other.Set(t.Context(), b.foreign(target.Egress, udp), qdisc.Netem{Delay: ms}, time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		before := b.tree(t)
 		for i, at := range steps {
-			if at == "clsact" && with != "nothing" {
+			if at == "clsact" && (with != "nothing" || !clsactOnly) || strings.HasPrefix(at, "gate") && clsactOnly {
 				continue
 			}
-			b.kill(t, at, []target.Hook{target.Egress, target.Ingress}[i%2])
-			for range 2 {
-				if err := sweeper.sweep(t.Context(), []string{b.near, "nt-netem-no-such"}); err != nil {
-					t.Errorf("beside %s, killed at %q: %v", with, at, err)
-				}
+			hooks := []target.Hook{target.Egress, target.Ingress}
+			switch {
+			case clsactOnly:
+				hooks = hooks[i%2 : i%2+1]
+			case strings.HasPrefix(at, "gate"): // there is none at ingress
+				hooks = hooks[:1]
 			}
-			if after := b.tree(t); after != before {
-				t.Fatalf("beside %s, killed at %q (-before +after):\n%s", with, at, cmp.Diff(before, after))
+			for _, hook := range hooks {
+				b.kill(t, at, hook)
+				for range 2 {
+					if err := sweeper.sweep(t.Context(), []string{b.near, "nt-netem-no-such"}); err != nil {
+						t.Errorf("beside %s, killed at %q: %v", with, at, err)
+					}
+				}
+				if after := b.tree(t); after != before {
+					t.Fatalf("beside %s, killed at %q (-before +after):\n%s", with, at, cmp.Diff(before, after))
+				}
 			}
 		}
 	}

@@ -15,12 +15,19 @@ import (
 	"netemd/qdisc"
 )
 
-// detour is the way of a flow on a device of somebody else: a filter at the hook
-// sends what it selects to an ifb, whose root netem impairs it, and which sends it on
-// from where it was.
+// detour is the way of a flow on a device of somebody else: what is at the hook, a
+// filter at a clsact or a program at tcx, sends what it selects to an ifb, whose root
+// netem impairs it, and which sends it on from where it was.
 type detour struct {
-	at  target.Place
-	ifb link
+	at target.Place
+	// ifb is a macvlan, which hands over to gate, behind the egress by tcx.
+	ifb, gate link
+	// gatekeeper is the number of the gate's program; 0 for any.
+	gatekeeper uint32
+	// tcx says that entry is what is at the hook, and not filter. There is no entry
+	// without a fault, nor one of another process.
+	tcx   bool
+	entry *entry
 	// madeClsact is what the ifb's record said last, in case that somebody deletes it.
 	madeClsact bool
 	// filter is as it was set, with the number of its program.
@@ -70,11 +77,12 @@ func (e *Engine) setDetour(c *conn, d *device, p target.Place, n qdisc.Netem) er
 	var made undo
 	before := *x
 	if !x.cleared.IsZero() {
-		x.notes = nil
+		x.notes, x.seen, x.before = nil, 0, 0
 	}
 	if err := e.lay(c, x, l, door, header, n, &made); err != nil {
+		err = errors.Join(err, made.run())
 		*x = before
-		return errors.Join(err, made.run())
+		return err
 	}
 	if !x.cleared.IsZero() { // it was on its way out
 		x.cleared = time.Time{}
@@ -102,18 +110,31 @@ func (c *conn) survey(p target.Place) (link, entrance, int, error) {
 		return link{}, entrance{}, 0, fmt.Errorf("netem: %s: %w", p, err)
 	}
 	door, err := c.entrance(l)
-	if err == nil {
-		err = door.check(p)
-	}
 	return l, door, header, err
+}
+
+// byTCX reports whether a new detour for x takes the way by tcx: where there is no
+// clsact, which would have to be made, and on devices with Ethernet's header, since a
+// program's redirect adds none.
+func (e *Engine) byTCX(x *detour, door entrance, header int) bool {
+	free := door.kind == "" || door.kind == "ingress" && x.at.Hook == target.Egress || x.entry != nil
+	return free && header == 14 && !e.clsactOnly && haveTCX()
 }
 
 // lay makes of x what it shall be, from the ifb to the filter.
 func (e *Engine) lay(c *conn, x *detour, l link, door entrance, header int, n qdisc.Netem, made *undo) error {
-	former := x.ifb
+	former, formerGate := x.ifb, x.gate
 	from, whole, err := e.whole(c, x)
 	if err != nil {
 		return err
+	}
+	if !whole {
+		x.tcx = e.byTCX(x, door, header)
+	}
+	if !x.tcx {
+		if err := door.check(x.at); err != nil {
+			return err
+		}
 	}
 	if whole {
 		back := from.Netem
@@ -134,22 +155,53 @@ func (e *Engine) lay(c *conn, x *detour, l link, door entrance, header int, n qd
 			return x.root.change(c, x.ifb.device(), x.at, now, back)
 		})
 	} else if err := e.makeIFB(c, x, door, n, made); err != nil {
-		return err
+		if !x.tcx || !errors.Is(err, errors.ErrUnsupported) || door.check(x.at) != nil {
+			return err
+		}
+		// Without macvlan, say.
+		x.tcx = false
+		if undone := made.run(); undone != nil {
+			return errors.Join(err, undone)
+		}
+		*made = nil
+		if err := e.makeIFB(c, x, door, n, made); err != nil {
+			return err
+		}
 	}
 	notes := len(x.notes)
-	if err := c.open(x, l, door, made); err != nil {
+	if err := e.enter(c, x, l, door, header, made); err != nil {
 		return err
 	}
-	if err := e.redirect(c, x, l, header, made); err != nil {
-		return err
+	for _, note := range c.ahead(x, l) {
+		if !slices.Contains(x.notes, note) {
+			x.notes = append(x.notes, note)
+		}
 	}
 	for _, note := range x.notes[notes:] {
 		e.log.Warn("netem: "+note, "place", x.at.String())
 	}
 	if !whole && former.index != 0 {
-		return e.deleteRemains(c, former)
+		return errors.Join(e.deleteRemains(c, former), e.discard(c, formerGate))
 	}
 	return nil
+}
+
+// enter puts at the hook what sends the flow of x to its ifb.
+func (e *Engine) enter(c *conn, x *detour, l link, door entrance, header int, made *undo) error {
+	if x.tcx {
+		return c.hold(x, l, header, made)
+	}
+	return c.alone(l, func() error {
+		if now, err := c.entrance(l); err != nil {
+			return err
+		} else if now.kind == "" {
+			door = now // another agent took it away since
+		}
+		if err := c.open(x, l, door, made); err != nil {
+			return err
+		}
+		return e.redirect(c, x, l, header, made)
+	})
 }
 
 // deleteRemains deletes what is left of an ifb that was not whole, unless its index is
@@ -159,7 +211,7 @@ func (e *Engine) deleteRemains(c *conn, former link) error {
 	if err != nil {
 		return absent(err)
 	}
-	if now.kind != ifbKind || now.name != former.name && !e.made(now) {
+	if !now.ourKind() || now.name != former.name && !e.made(now) {
 		return nil
 	}
 	return c.deleteLink(now)
@@ -183,7 +235,11 @@ func (e *Engine) known(c *conn, d *device, p target.Place) (*detour, error) {
 		r, ok := parseRecord(all[i].alias)
 		if ok && e.made(all[i]) && r.device == p.Index && r.hook == p.Hook && !d.has(all[i]) {
 			// The program of a filter that this process did not set is another one.
-			return &detour{at: p, ifb: all[i], filter: filter{cookie: all[i].name}, root: root{table: unknownTable}}, nil
+			x := &detour{at: p, ifb: all[i], tcx: r.tcx, filter: filter{cookie: all[i].name}, root: root{table: unknownTable}}
+			if g := slices.IndexFunc(all, func(l link) bool { return l.index == x.ifb.lower && e.made(l) }); g >= 0 {
+				x.gate = all[g]
+			}
+			return x, nil
 		}
 	}
 	return nil, nil
@@ -213,17 +269,24 @@ func (e *Engine) rematch(c *conn, d *device, p, q target.Place) error {
 	if err != nil {
 		return err
 	}
+	if !x.tcx {
+		if err := door.check(q); err != nil {
+			return err
+		}
+	}
 	before := *x
 	x.at = q
 	x.filter.program = 0
-	var made undo
-	err = c.open(x, l, door, &made)
-	if err == nil {
-		err = e.redirect(c, x, l, header, &made)
+	if x.entry != nil {
+		other := *x.entry
+		other.number = 0
+		x.entry = &other
 	}
-	if err != nil {
+	var made undo
+	if err = e.enter(c, x, l, door, header, &made); err != nil {
+		err = errors.Join(err, made.run())
 		*x = before
-		return errors.Join(err, made.run())
+		return err
 	}
 	delete(d.detours, p.Key())
 	d.detours[q.Key()] = x
@@ -248,23 +311,53 @@ func (e *Engine) readDetour(c *conn, d *device, p target.Place) (fault.Status, e
 	if !x.cleared.IsZero() {
 		return fault.Status{Counters: x.root.tally.sum, Queued: uint64(s.Stats.Queued)}, nil
 	}
-	all, err := c.filters(l, p.Hook)
+	found, leads, err := c.selected(x, l)
 	if err != nil {
 		return fault.Status{}, err
 	}
-	now, err := find(all, x.filter.cookie)
-	known := err == nil && (x.filter.program == 0 || now.program == x.filter.program)
 	status := x.root.status(s)
-	if !known || !whole || !x.leads(now) || s.Other != nil {
+	if !leads || !whole || s.Other != nil {
 		status.Netem = qdisc.Netem{} // not what was asked for
 	}
-	if err == nil && !whole { // what is sent to an ifb that is gone or down is lost
+	if found && !whole { // what is sent to an ifb that is gone or down is lost
 		e.log.Warn("netem: somebody took away the ifb of a fault, or its root; its flow passes unimpaired", "place", p.String(), "ifb", x.ifb.name)
-		return status, c.dropFilter(l, p.Hook, x.filter.cookie)
-	}
-	if known {
-		x.filter.packets = now.packets
+		return status, c.release(x, l)
 	}
 	status.Counters.Seen = x.seen + x.filter.packets - x.before
 	return status, nil
+}
+
+// selected reports whether something of x is at the hook, and whether it is as x set
+// it, and reads its count.
+func (c *conn) selected(x *detour, l link) (found, leads bool, err error) {
+	if x.tcx {
+		if x.entry == nil {
+			return false, false, nil
+		}
+		x.filter.packets = x.entry.packets()
+		err := x.entry.attached(l)
+		return err == nil, err == nil && x.entry.to == x.ifb.index, absent(err)
+	}
+	all, err := c.filters(l, x.at.Hook)
+	if err != nil {
+		return false, false, err
+	}
+	now, err := find(all, x.filter.cookie)
+	if err != nil {
+		return false, false, nil //nolint:nilerr // it is gone
+	}
+	if x.filter.program != 0 && now.program != x.filter.program {
+		return true, false, nil
+	}
+	x.filter.packets = now.packets
+	return true, x.leads(now), nil
+}
+
+// release takes away what sends the flow of x to its ifb.
+func (c *conn) release(x *detour, l link) error {
+	if x.tcx {
+		x.settle()
+		return nil
+	}
+	return c.dropFilter(l, x.at.Hook, x.filter.cookie)
 }

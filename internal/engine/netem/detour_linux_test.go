@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"netemd/internal/target"
+	"netemd/internal/testenv"
 	"netemd/qdisc"
 )
 
@@ -73,10 +74,29 @@ func (f *fakeRoots) Root(d qdisc.Device) (qdisc.State, error) {
 	return s, err
 }
 
+// clsactOnly is the way of the engines that a test makes.
+var clsactOnly bool
+
+// bothWays runs a test with either thing at the hook.
+func bothWays(t *testing.T, test func(*testing.T)) {
+	testenv.Root(t)
+	for _, way := range []string{"tcx", "clsact"} {
+		t.Run(way, func(t *testing.T) {
+			if way == "tcx" && !haveTCX() {
+				t.Skip("this kernel has no tcx (Linux 6.6 or later does)")
+			}
+			clsactOnly = way == "clsact"
+			defer func() { clsactOnly = false }()
+			test(t)
+		})
+	}
+}
+
 // detourEngine is an engine for devices of others, with or without netem.
 func detourEngine(t testing.TB, state string) *Engine {
 	t.Helper()
 	e := New(Config{State: state, Log: slog.New(slog.DiscardHandler)})
+	e.clsactOnly = clsactOnly
 	if os.Getenv("NETEMD_TEST_NETEM") == "" {
 		e.dial = fakeDial
 	}
@@ -107,7 +127,7 @@ func (b *bench) tree(t testing.TB, devices ...string) string {
 	var wanted strings.Builder
 	for _, l := range links {
 		name := l.Attrs().Name
-		if len(devices) > 0 && !slices.Contains(devices, name) && l.Type() != ifbKind {
+		if len(devices) > 0 && !slices.Contains(devices, name) && l.Type() != ifbKind && l.Type() != macvlanKind {
 			continue
 		}
 		fmt.Fprintf(&wanted, "qdisc show dev %[1]s\nclass show dev %[1]s\nfilter show dev %[1]s\n", name)
@@ -126,7 +146,9 @@ func (b *bench) tree(t testing.TB, devices ...string) string {
 
 var udp = target.Flow{Protocol: 17}
 
-func TestDetour(t *testing.T) {
+func TestDetour(t *testing.T) { bothWays(t, testDetour) }
+
+func testDetour(t *testing.T) {
 	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
 		t.Run(string(hook), func(t *testing.T) {
 			b := newBench(t)

@@ -22,12 +22,15 @@ func (e *Engine) clearDetour(c *conn, d *device, p target.Place) error {
 	if x == nil || err != nil || !x.cleared.IsZero() {
 		return err
 	}
+	if x.tcx { // whether the device is there or not
+		x.settle()
+	}
 	l, err := c.subject(p)
 	if err == nil {
 		if s, err := c.Root(x.ifb.device()); err == nil && s.Ours() {
 			x.root.tally.changed(s)
 		}
-		err = c.dropFilter(l, p.Hook, x.filter.cookie)
+		err = c.release(x, l)
 	}
 	if absent(err) != nil {
 		return err
@@ -48,6 +51,7 @@ func (e *Engine) drain(d *device, x *detour, life int) {
 		time.Sleep(drainTick)
 		d.mu.Lock()
 		ended := x.life != life || e.drained(d, x, &last)
+		e.forget(key{x.at.Namespace, x.at.Index}, d)
 		d.mu.Unlock()
 		if ended {
 			return
@@ -104,7 +108,7 @@ func (c *conn) waiting(l link) (waiting, passed uint64, err error) {
 
 // dismantle takes away an ifb whose filter is gone, and before it the clsact, if that
 // is ours and nothing else needs it. The ifb goes last, since its record says what is
-// left to do.
+// left to do; but for its gate, which what it sends needs.
 func (e *Engine) dismantle(c *conn, l link) error {
 	now, err := c.link(l.name, l.index)
 	if err != nil {
@@ -126,21 +130,44 @@ func (e *Engine) dismantle(c *conn, l link) error {
 		return err
 	}
 	step("ifb gone")
-	return nil
+	if now.kind != macvlanKind {
+		return nil
+	}
+	gate, err := c.link("gate of "+now.name, now.lower)
+	if err == nil {
+		err = e.discard(c, gate)
+	}
+	step("gate gone")
+	return absent(err)
+}
+
+// discard deletes a device of ours, whatever comes there. One that is gone, or became
+// another one, is no error.
+func (e *Engine) discard(c *conn, l link) error {
+	if l.index == 0 {
+		return nil
+	}
+	now, err := c.link(l.name, l.index)
+	if err != nil || now.name != l.name || !e.made(now) {
+		return absent(err)
+	}
+	return c.deleteLink(now)
 }
 
 // leave hands the clsact that the record of l calls ours over to another ifb on the
 // same device, or deletes it.
 func (c *conn) leave(on, l link) error {
-	all, err := c.links()
-	if err != nil {
-		return err
-	}
-	for _, other := range all {
-		r, ok := parseRecord(other.alias)
-		if ok && other.kind == ifbKind && other.index != l.index && r.device == on.index {
-			return c.record(other, true)
+	return c.alone(on, func() error {
+		all, err := c.links()
+		if err != nil {
+			return err
 		}
-	}
-	return c.vacate(on)
+		for _, other := range all {
+			r, ok := parseRecord(other.alias)
+			if ok && other.kind == ifbKind && !r.tcx && other.index != l.index && r.device == on.index {
+				return c.record(other, true)
+			}
+		}
+		return c.vacate(on)
+	})
 }

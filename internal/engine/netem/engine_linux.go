@@ -36,43 +36,16 @@ type Engine struct {
 	log   *slog.Logger
 	// dial is qdisc.Dial, but for tests on kernels without netem.
 	dial func(qdisc.Config) (roots, error)
+	// clsactOnly leaves tcx aside, as on a kernel before 6.6.
+	clsactOnly bool
 	// drains are the ifbs that still let go of their packets.
 	drains sync.WaitGroup
 
 	mu      sync.Mutex
 	devices map[key]*device
-}
-
-// key is a device; a place is a device and a flow there.
-type key struct {
-	namespace string
-	index     int
-}
-
-// device is what the engine remembers of a device.
-type device struct {
-	mu sync.Mutex
-	// root is that of a device of ours, owner the place whose impairment is in force
-	// there: the zero Place when there is none, or none that this process set.
-	root  root
-	owner target.Place
-	// detours are the places of a device of somebody else, by their Key.
-	detours map[string]*detour
-}
-
-// held reports whether an impairment that this process set is in force on the root.
-func (d *device) held() bool { return d.owner.Index != 0 }
-
-// change is root.change, and remembers whose it is.
-func (d *device) change(c roots, p target.Place, from qdisc.State, n qdisc.Netem) error {
-	if err := d.root.change(c, nameOf(p), p, from, n); err != nil {
-		return err
-	}
-	d.owner = p
-	if n.IsZero() {
-		d.owner, d.root.asked = target.Place{}, qdisc.Netem{}
-	}
-	return nil
+	// forgetAt is how many devices are remembered when next those are forgotten whose
+	// namespace is gone.
+	forgetAt int
 }
 
 // New returns an engine that knows of no fault.
@@ -233,14 +206,17 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// conn is the two connections to the namespace of a place.
+// conn is the two connections to the namespace of a place, and the namespace itself.
 type conn struct {
 	roots
 	*rtnl
+	ns *namespaces.Namespace
 }
 
-// Close closes both.
-func (c *conn) Close() error { return errors.Join(c.roots.Close(), c.rtnl.Close()) }
+// Close closes all.
+func (c *conn) Close() error {
+	return errors.Join(c.roots.Close(), c.rtnl.Close(), c.ns.Close())
+}
 
 // with calls f with connections to p's namespace, one call for a device at a time.
 func (e *Engine) with(ctx context.Context, p target.Place, f func(*conn, *device) error) error {
@@ -254,20 +230,17 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*conn, *device
 		return fmt.Errorf("netem: %s: %w", p, fs.ErrNotExist)
 	}
 	k := key{p.Namespace, p.Index}
-	e.mu.Lock()
-	d := e.devices[k]
-	if d == nil {
-		d = &device{root: root{table: unknownTable}, detours: map[string]*detour{}}
-		e.devices[k] = d
-	}
-	e.mu.Unlock()
-	d.mu.Lock()
+	d := e.device(k)
 	defer d.mu.Unlock()
+	defer e.forget(k, d)
 	c, err := e.connect(p)
 	if err == nil {
 		defer func() { _ = c.Close() }()
 		err = f(c, d)
 	} else if errors.Is(err, fs.ErrNotExist) {
+		if x := d.detours[p.Key()]; x != nil {
+			x.settle()
+		}
 		delete(d.detours, p.Key()) // gone with its namespace
 	}
 	if errors.Is(err, fs.ErrNotExist) { // what comes back under this index is another device
@@ -283,18 +256,24 @@ func (e *Engine) connect(p target.Place) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = ns.Close() }()
 	if p.Cookie != 0 {
-		switch cookie, err := ns.Cookie(); {
-		case err != nil:
-			return nil, err
-		case cookie != p.Cookie:
-			return nil, fmt.Errorf("namespace %q was made anew: %w", p.Namespace, fs.ErrNotExist)
+		cookie, err := ns.Cookie()
+		if err == nil && cookie != p.Cookie {
+			err = fmt.Errorf("namespace %q was made anew: %w", p.Namespace, fs.ErrNotExist)
+		}
+		if err != nil {
+			return nil, errors.Join(err, ns.Close())
 		}
 	}
-	return e.connectTo(ns)
+	c, err := e.connectTo(ns)
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	return c, nil
 }
 
+// connectTo connects to a namespace, which it closes with the connections, but not when
+// it fails.
 func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
 	r, err := e.dial(qdisc.Config{NetNS: ns.FD(), Namespace: ns.Name()})
 	if err != nil {
@@ -304,7 +283,7 @@ func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	return &conn{r, c}, nil
+	return &conn{roots: r, rtnl: c, ns: ns}, nil
 }
 
 func nameOf(p target.Place) qdisc.Device { return qdisc.Device{Name: p.Device, Index: p.Index} }

@@ -14,8 +14,9 @@ import (
 
 // Numbers of include/uapi/linux/pkt_cls.h and linux/tc_act/tc_mirred.h.
 const (
-	bpfAct, bpfFD, bpfName, bpfFlagsGen, bpfID = 1, 6, 7, 9, 11 // TCA_BPF_*
-	skipHardware                               = 1              // TCA_CLS_FLAGS_SKIP_HW
+	bpfAct, bpfFD, bpfName, bpfFlags, bpfFlagsGen, bpfID = 1, 6, 7, 8, 9, 11 // TCA_BPF_*
+	directAction                                         = 1                 // TCA_BPF_FLAG_ACT_DIRECT
+	skipHardware                                         = 1                 // TCA_CLS_FLAGS_SKIP_HW
 
 	actKind, actOptions, actStats, actCookie = 1, 2, 4, 6 // TCA_ACT_*
 	mirredParms                              = 2          // TCA_MIRRED_PARMS
@@ -43,7 +44,7 @@ type filter struct {
 	handle     uint32 // 0 for the head of the list at one preference
 
 	// name and cookie are ours to give. program is the number of the BPF program, to
-	// the device where the selected packets go.
+	// the device where the selected packets go; 0 when the program itself decides.
 	name, cookie string
 	program      uint32
 	to           int
@@ -174,6 +175,10 @@ func (c *rtnl) setFilter(op string, flags netlink.HeaderFlags, l link, f filter,
 		o.Uint32(bpfFD, uint32(fd))
 		o.String(bpfName, f.name)
 		o.Uint32(bpfFlagsGen, skipHardware)
+		if f.to == 0 {
+			o.Uint32(bpfFlags, directAction)
+			return nil
+		}
 		o.Nested(bpfAct, func(list *netlink.AttributeEncoder) error {
 			list.Nested(1, func(a *netlink.AttributeEncoder) error {
 				a.String(actKind, "mirred")

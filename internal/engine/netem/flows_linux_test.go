@@ -41,6 +41,7 @@ type traffic struct {
 	streams []*stream
 	mu      sync.Mutex
 	came    map[uint32]map[uint32]time.Duration // stream, number: how long it took
+	copies  map[uint32]int                      // of each stream, what came once more
 	start   time.Time
 	conns   []net.PacketConn
 	readers sync.WaitGroup
@@ -49,7 +50,7 @@ type traffic struct {
 // flows opens sockets for the streams. b gets its second addresses, of both families.
 func (b *bench) flows(t testing.TB, streams ...*stream) *traffic {
 	t.Helper()
-	tr := &traffic{streams: streams, came: map[uint32]map[uint32]time.Duration{}, start: time.Now()}
+	tr := &traffic{streams: streams, came: map[uint32]map[uint32]time.Duration{}, copies: map[uint32]int{}, start: time.Now()}
 	b.addresses(t)
 	open := map[string]net.PacketConn{}
 	socket := func(s *stream, ns, address string) net.PacketConn {
@@ -164,6 +165,9 @@ func (tr *traffic) read(c net.PacketConn) {
 		took := time.Since(tr.start) - time.Duration(binary.BigEndian.Uint64(b[headerSize+8:]))
 		tr.mu.Lock()
 		if m := tr.came[id]; m != nil {
+			if _, again := m[number]; again {
+				tr.copies[id]++
+			}
 			m[number] = took
 		}
 		tr.mu.Unlock()
@@ -236,11 +240,15 @@ func number(v6 bool) string {
 // Of all flows, families, protocols and directions, only the selected packets are
 // hurt; the others lose none while a fault is applied, changed and cleared, nor do the
 // selected ones through being placed, changed and cleared.
-func TestFlowMatrix(t *testing.T) {
+func TestFlowMatrix(t *testing.T) { bothWays(t, testFlowMatrix) }
+
+func testFlowMatrix(t *testing.T) {
 	impairs := os.Getenv("NETEMD_TEST_NETEM") != ""
 	b := newBench(t)
 	e := detourEngine(t, b.near)
-	b.tc(t, "qdisc add dev v0 clsact") // to make one drops packets: see TestMakingClsact
+	if clsactOnly {
+		b.tc(t, "qdisc add dev v0 clsact")
+	} // to make one drops packets: see TestMakingClsact
 	var streams []*stream
 	for _, v6 := range []bool{false, true} {
 		for _, back := range []bool{false, true} {

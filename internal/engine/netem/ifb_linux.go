@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
-// whole reports whether the ifb of x and its root are as they were made, and the
-// root's state.
+// whole reports whether the ifb of x, its root and its gate are as they were made, and
+// the root's state.
 func (e *Engine) whole(c *conn, x *detour) (qdisc.State, bool, error) {
 	if x.ifb.index == 0 {
 		return qdisc.State{}, false, nil
@@ -24,37 +25,49 @@ func (e *Engine) whole(c *conn, x *detour) (qdisc.State, bool, error) {
 		return qdisc.State{}, false, nil
 	}
 	s, err := c.Root(x.ifb.device())
-	if err != nil {
+	if err != nil || !s.Ours() {
 		return s, false, absent(err)
 	}
-	return s, s.Ours(), nil
+	if x.tcx && x.at.Hook == target.Egress {
+		whole, err := e.gateWhole(c, x)
+		return s, whole, err
+	}
+	return s, true, nil
 }
 
-// made reports whether l is an ifb of an agent with this engine's mark.
+// made reports whether l is a device of an agent with this engine's mark.
 func (e *Engine) made(l link) bool {
 	r, ok := parseRecord(l.alias)
-	return ok && l.kind == ifbKind && r.state == e.state
+	return ok && l.ourKind() && r.state == e.state
 }
 
 // tries is how many names are tried for an ifb.
 const tries = 8
 
-// makeIFB makes the ifb of x, with its record and its root.
+// makeIFB makes the ifb of x, with its record and its root; where the way back needs a
+// gate, that and a macvlan in the ifb's stead.
 func (e *Engine) makeIFB(c *conn, x *detour, door entrance, n qdisc.Netem, made *undo) error {
 	if err := loadIFB(); err != nil {
 		return fmt.Errorf("netem: %s: %w", x.at, err)
 	}
-	var l link
-	err := fs.ErrExist
-	for try := 0; errors.Is(err, fs.ErrExist) && try < tries; try++ {
-		l, err = c.createIFB(ifbName(e.state, x.at, try))
+	r := record{state: e.state, device: x.at.Index, hook: x.at.Hook, tcx: x.tcx}
+	r.madeClsact = !x.tcx && (x.madeClsact || door.kind == "")
+	create := c.createIFB
+	x.gate, x.gatekeeper = link{}, 0
+	if x.tcx && x.at.Hook == target.Egress {
+		gate, err := e.makeGate(c, x, r, made)
+		if err != nil {
+			return err
+		}
+		x.gate = gate
+		create = func(name string) (link, error) { return c.createMacvlan(name, gate) }
 	}
+	l, err := c.createFree(e.state, x.at, 0, create)
 	if err != nil {
 		return err
 	}
 	made.push(func() error { return c.deleteLink(l) })
 	step("ifb")
-	r := record{state: e.state, device: x.at.Index, hook: x.at.Hook, madeClsact: x.madeClsact || door.kind == ""}
 	if err := c.setAlias(l, r.String()); err != nil {
 		return err
 	}
@@ -93,7 +106,7 @@ func (c *conn) open(x *detour, l link, door entrance, made *undo) error {
 	if err != nil {
 		return err
 	}
-	made.push(func() error { return c.vacate(l) })
+	made.push(func() error { return c.alone(l, func() error { return c.vacate(l) }) })
 	x.notes = append(x.notes, fmt.Sprintf("%s had no clsact: while the kernel adds one, and takes it away in the end, the device sends nothing for a moment (an RCU grace period), and what it was to send is lost", l.name))
 	step("clsact")
 	return nil

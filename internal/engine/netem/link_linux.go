@@ -17,16 +17,23 @@ import (
 type link struct {
 	index       int
 	name, alias string
+	// lower is the index of the device that this one stands on, 0 for none.
+	lower int
 	// kind is "ifb", "veth" and so on, encapsulation an ARPHRD of linux/if_arp.h.
 	kind          string
 	encapsulation uint16
 	flags         uint32
+	// xdp says that an XDP program is at the device.
+	xdp bool
 	// received and sent are packets.
 	received, sent uint64
 }
 
 // device is l as qdisc.Conn names it.
 func (l link) device() qdisc.Device { return qdisc.Device{Name: l.name, Index: l.index} }
+
+// ourKind reports whether l is of a kind that we make.
+func (l link) ourKind() bool { return l.kind == ifbKind || l.kind == macvlanKind }
 
 func (l link) up() bool { return l.flags&unix.IFF_UP != 0 }
 
@@ -100,10 +107,21 @@ func unmarshalLink(b []byte) (link, error) {
 			l.name = ad.String()
 		case unix.IFLA_IFALIAS:
 			l.alias = ad.String()
+		case unix.IFLA_LINK:
+			l.lower = int(int32(ad.Uint32()))
 		case unix.IFLA_STATS64: // struct rtnl_link_stats64
 			if v := ad.Bytes(); len(v) >= 16 {
 				l.received, l.sent = order.Uint64(v), order.Uint64(v[8:])
 			}
+		case unix.IFLA_XDP:
+			ad.Nested(func(xdp *netlink.AttributeDecoder) error {
+				for xdp.Next() {
+					if xdp.Type() == unix.IFLA_XDP_ATTACHED {
+						l.xdp = xdp.Uint8() != 0
+					}
+				}
+				return nil
+			})
 		case unix.IFLA_LINKINFO:
 			ad.Nested(func(info *netlink.AttributeDecoder) error {
 				for info.Next() {
@@ -130,7 +148,11 @@ func eachAttribute(b []byte, f func(*netlink.AttributeDecoder)) error {
 	return ad.Err()
 }
 
+// ifbKind is one of the two kinds of devices that we make.
 const ifbKind = "ifb"
+
+// macvlanKind is the other; a variable for a test of kernels that have none.
+var macvlanKind = "macvlan"
 
 // silentMTU is the largest with which IPv6 leaves a device alone (below 1280, RFC
 // 8200): an ifb shall send nothing of its own. What is redirected to one is not
@@ -138,17 +160,44 @@ const ifbKind = "ifb"
 const silentMTU = 1279
 
 // createIFB makes an ifb, which is down. The kernel takes no alias with that.
-func (c *rtnl) createIFB(name string) (link, error) {
+func (c *rtnl) createIFB(name string) (link, error) { return c.createLink(name, ifbKind, 0, nil) }
+
+// Numbers of linux/if_link.h. What a macvlan of this mode sends goes to the lower
+// device as it is, and nowhere else; with this flag it leaves the lower one's filter of
+// addresses alone, which others would make promiscuous, with a line in the kernel's log.
+const (
+	macvlanMode      = 1 // IFLA_MACVLAN_MODE
+	macvlanFlags     = 2 // IFLA_MACVLAN_FLAGS
+	macvlanPassthru  = 8 // MACVLAN_MODE_PASSTHRU
+	macvlanNoPromisc = 1 // MACVLAN_FLAG_NOPROMISC
+)
+
+// createMacvlan makes a macvlan on that lower device. It is down.
+func (c *rtnl) createMacvlan(name string, lower link) (link, error) {
+	return c.createLink(name, macvlanKind, lower.index, func(data *netlink.AttributeEncoder) error {
+		data.Uint32(macvlanMode, macvlanPassthru)
+		data.Uint16(macvlanFlags, macvlanNoPromisc)
+		return nil
+	})
+}
+
+func (c *rtnl) createLink(name, kind string, lower int, data func(*netlink.AttributeEncoder) error) (link, error) {
 	ae := netlink.NewAttributeEncoder()
 	ae.String(unix.IFLA_IFNAME, name)
 	ae.Uint32(unix.IFLA_MTU, silentMTU)
+	if lower > 0 {
+		ae.Uint32(unix.IFLA_LINK, uint32(lower))
+	}
 	ae.Nested(unix.IFLA_LINKINFO, func(info *netlink.AttributeEncoder) error {
-		info.String(unix.IFLA_INFO_KIND, ifbKind)
+		info.String(unix.IFLA_INFO_KIND, kind)
+		if data != nil {
+			info.Nested(unix.IFLA_INFO_DATA, data)
+		}
 		return nil
 	})
 	err := c.change("link add", name, unix.RTM_NEWLINK, netlink.Create|netlink.Excl, ifinfomsg(0), ae)
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return link{}, fmt.Errorf("%w: this kernel has no ifb, through which a device of somebody else is impaired: %w", err, errors.ErrUnsupported)
+		return link{}, fmt.Errorf("%w: this kernel has no %s, through which a device of somebody else is impaired: %w", err, kind, errors.ErrUnsupported)
 	}
 	if err != nil {
 		return link{}, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 
 	"netemd/internal/match"
 	"netemd/internal/target"
@@ -16,11 +17,13 @@ func load(m target.Match, header int) (*ebpf.Program, uint32, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "netemd_match", Type: ebpf.SchedCLS, License: "GPL", Instructions: ins,
-	})
+	return loadProgram("netemd_match", ins)
+}
+
+func loadProgram(name string, ins asm.Instructions) (*ebpf.Program, uint32, error) {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: ins})
 	if err != nil {
-		return nil, 0, fmt.Errorf("load the program that selects packets: %w", err)
+		return nil, 0, fmt.Errorf("load the program %s: %w", name, err)
 	}
 	info, err := prog.Info()
 	if err == nil {
@@ -30,5 +33,5 @@ func load(m target.Match, header int) (*ebpf.Program, uint32, error) {
 		err = fmt.Errorf("the kernel gave no number")
 	}
 	_ = prog.Close()
-	return nil, 0, fmt.Errorf("read back the program that selects packets: %w", err)
+	return nil, 0, fmt.Errorf("read back the program %s: %w", name, err)
 }

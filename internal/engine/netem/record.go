@@ -18,6 +18,8 @@ type record struct {
 	// device is the index of the device whose packets go to the ifb.
 	device int
 	hook   target.Hook
+	// tcx says that the packets come by a tcx link, which needs no clsact.
+	tcx bool
 	// madeClsact says that the clsact of the device is ours to remove.
 	madeClsact bool
 }
@@ -25,13 +27,17 @@ type record struct {
 // recordVersion begins an alias of ours.
 const recordVersion = "netemd1"
 
-// String is the alias: "netemd1 state=/run/netemd dev=7 hook=egress clsact=new".
+// String is the alias: "netemd1 state=/run/netemd dev=7 hook=egress clsact=new", or
+// "by=tcx" at the end.
 func (r record) String() string {
-	clsact := "found"
-	if r.madeClsact {
-		clsact = "new"
+	way := "clsact=found"
+	switch {
+	case r.tcx:
+		way = "by=tcx"
+	case r.madeClsact:
+		way = "clsact=new"
 	}
-	return fmt.Sprintf("%s state=%s dev=%d hook=%s clsact=%s", recordVersion, r.state, r.device, r.hook, clsact)
+	return fmt.Sprintf("%s state=%s dev=%d hook=%s %s", recordVersion, r.state, r.device, r.hook, way)
 }
 
 // filterText is the name of a filter of ours, which says by itself whose it is.
@@ -64,7 +70,8 @@ func parseRecord(alias string) (r record, ok bool) {
 	if err != nil || device <= 0 || fields["state"] == "" {
 		return record{}, false
 	}
-	r = record{state: fields["state"], device: device, hook: target.Hook(fields["hook"]), madeClsact: fields["clsact"] == "new"}
+	r = record{state: fields["state"], device: device, hook: target.Hook(fields["hook"]), tcx: fields["by"] == "tcx"}
+	r.madeClsact = !r.tcx && fields["clsact"] == "new"
 	return r, r.hook == target.Egress || r.hook == target.Ingress
 }
 
@@ -88,7 +95,7 @@ func digest(words ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// namePrefix begins the name of every ifb of ours. 4 digits for the state follow,
+// namePrefix begins the name of every device of ours. 4 digits for the state follow,
 // which tell whose it is in the moment before it has an alias, and 7 for the place.
 const namePrefix = "ntm"
 

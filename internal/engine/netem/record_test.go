@@ -22,6 +22,10 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%q: back %+v, %t", state, back, ok)
 		}
 	}
+	r := record{state: "a", device: 7, hook: target.Egress, tcx: true}
+	if back, ok := parseRecord("netemd1 state=a dev=7 hook=egress by=tcx"); !ok || back != r || r.String() != "netemd1 state=a dev=7 hook=egress by=tcx" {
+		t.Errorf("by tcx: %q, back %+v, %t", r, back, ok)
+	}
 	for _, alias := range []string{"", "uplink", "netemd1", "netemd1 state=a", "netemd1 state=a dev=0 hook=egress", "netemd1 state=a dev=7", "netemd2 state=a dev=7 hook=egress"} {
 		if r, ok := parseRecord(alias); ok {
 			t.Errorf("%q is taken for %+v", alias, r)
@@ -35,6 +39,7 @@ func TestRecord(t *testing.T) {
 
 func FuzzRecord(f *testing.F) {
 	f.Add("netemd1 state=/run/netemd dev=7 hook=egress clsact=new")
+	f.Add("netemd1 state=/run/netemd dev=7 hook=egress by=tcx clsact=new")
 	f.Fuzz(func(t *testing.T, alias string) {
 		r, ok := parseRecord(alias)
 		if !ok {

@@ -14,8 +14,8 @@ import (
 const sweepDrain = 2 * time.Second
 
 // Sweep removes what engines with that Config.State left on devices of others in the
-// namespaces with these names, the empty name being this process's own: filters, ifbs,
-// and a clsact that they made, once nothing stands in it. It finds what a process
+// namespaces with these names, the empty name being this process's own: filters, ifbs
+// and gates, and a clsact that they made, once nothing stands in it. It finds what a process
 // left that was killed at any step, and is idempotent. No engine with that state may
 // run. A namespace that does not exist is no error; Sweep goes on after errors and
 // joins them. It needs what Engine needs.
@@ -38,10 +38,9 @@ func (e *Engine) sweepNamespace(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = ns.Close() }()
 	c, err := e.connectTo(ns)
 	if err != nil {
-		return err
+		return errors.Join(err, ns.Close())
 	}
 	defer func() { _ = c.Close() }()
 	all, err := c.links()
@@ -49,18 +48,24 @@ func (e *Engine) sweepNamespace(ctx context.Context, name string) error {
 		return err
 	}
 	errs := []error{e.sweepFilters(c, all)}
-	var left []link
+	var left, gates []link
 	for _, l := range all {
+		r, _ := parseRecord(l.alias)
 		switch {
+		case e.made(l) && r.gate(l):
+			gates = append(gates, l)
 		case e.made(l):
 			left = append(left, l)
-		case l.kind == ifbKind && l.alias == "" && ourName(l.name, e.state): // half made
+		case l.ourKind() && l.alias == "" && ourName(l.name, e.state): // half made
 			errs = append(errs, c.deleteLink(l))
 		}
 	}
 	errs = append(errs, c.waitEmpty(ctx, left))
 	for _, l := range left {
 		errs = append(errs, e.dismantle(c, l))
+	}
+	for _, l := range gates { // those whose ifb was gone
+		errs = append(errs, e.discard(c, l))
 	}
 	return errors.Join(errs...)
 }

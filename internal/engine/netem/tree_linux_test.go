@@ -34,15 +34,22 @@ func words(command string) []string {
 	return all
 }
 
-// queues gives b a device with that many queues beside v0, whose root is the
-// kernel's mq.
-func (b *bench) queues(t *testing.T, name string, n int) target.Place {
+// queues gives b a device with that many queues beside v0. A veth is without a queue
+// until somebody gives it one; an ifb of several has the kernel's own mq, as a network
+// card does.
+func (b *bench) queues(t *testing.T, kind, name string, n int) target.Place {
 	t.Helper()
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, NumTxQueues: n, NumRxQueues: n, TxQLen: 1000, MTU: silentMTU}, PeerName: name + "p"}
-	if err := b.links.LinkAdd(veth); err != nil {
+	attrs := netlink.LinkAttrs{Name: name, NumTxQueues: n, NumRxQueues: n, TxQLen: 1000, MTU: silentMTU}
+	ends := []string{name}
+	var device netlink.Link = &netlink.Ifb{LinkAttrs: attrs}
+	if kind == "veth" {
+		device = &netlink.Veth{LinkAttrs: attrs, PeerName: name + "p"}
+		ends = append(ends, name+"p")
+	}
+	if err := b.links.LinkAdd(device); err != nil {
 		t.Fatal(err)
 	}
-	for _, end := range []string{name, name + "p"} {
+	for _, end := range ends {
 		l, err := b.links.LinkByName(end)
 		if err == nil {
 			err = b.links.LinkSetUp(l)
@@ -70,7 +77,7 @@ var parts = []struct {
 	{"root", []string{"qdisc add dev DEV root handle 8: fq_codel"}},
 	{"root", []string{"qdisc add dev DEV root handle 9: tbf rate 1mbit burst 10kb latency 50ms"}},
 	{"root", []string{"qdisc add dev DEV root handle 5: prio", "qdisc add dev DEV parent 5:1 handle 51: pfifo limit 10"}},
-	{"root", []string{"qdisc add dev DEV root handle 6: mq"}},
+	{"root", []string{"qdisc add dev DEV root handle 6: mq", "qdisc add dev DEV parent 6:2 handle 62: pfifo limit 20", "qdisc add dev DEV parent 6:3 handle 63: htb default 1", "class add dev DEV parent 63: classid 63:1 htb rate 5mbit"}},
 	{"root", []string{"qdisc add dev DEV root handle 7: htb", "class add dev DEV parent 7: classid 7:1 htb rate 1mbit", "filter add dev DEV parent 7: protocol ip prio 3 u32 match ip dport 80 0xffff flowid 7:1"}},
 	{"door", []string{"qdisc add dev DEV clsact"}},
 	{"door", []string{"qdisc add dev DEV clsact"}},
@@ -89,10 +96,10 @@ var parts = []struct {
 }
 
 // grow gives the device of p a random tree, and says what it is made of. refused
-// collects what this kernel does not have.
-func (b *bench) grow(t *testing.T, r *rand.Rand, p target.Place, refused map[string]string) []string {
+// collects what this kernel does not have; bare leaves the root as the kernel made it.
+func (b *bench) grow(t *testing.T, r *rand.Rand, p target.Place, bare bool, refused map[string]string) []string {
 	t.Helper()
-	had := map[string]bool{}
+	had := map[string]bool{"root": bare}
 	var grown []string
 	for _, i := range r.Perm(len(parts)) {
 		part := parts[i]
@@ -123,19 +130,28 @@ func TestForeignTrees(t *testing.T) {
 			count = 8 // a tree takes 3 s there
 		}
 	}
+	devices := []struct {
+		kind   string
+		queues int
+		bare   bool
+	}{{"veth", 1, false}, {"veth", 4, false}, {ifbKind, 4, true}, {ifbKind, 4, false}}
 	refused := map[string]string{}
-	conflicts := 0
+	conflicts, own := 0, 0
 	b := newBench(t)
 	e := detourEngine(t, b.near)
 	for i := range count {
 		r := rand.New(rand.NewPCG(7, uint64(i)))
-		p := b.queues(t, fmt.Sprintf("m%d", i), 1+3*r.IntN(2))
+		device := devices[i%len(devices)]
+		p := b.queues(t, device.kind, fmt.Sprintf("m%d", i), device.queues)
 		p.Hook = []target.Hook{target.Egress, target.Ingress}[r.IntN(2)]
 		if r.IntN(2) == 0 {
 			p.Match.Include = []target.Flow{udp}
 		}
-		grown := b.grow(t, r, p, refused)
+		grown := b.grow(t, r, p, device.bare, refused)
 		before := b.tree(t, p.Device)
+		if strings.Contains(before, "qdisc mq 0: root") {
+			own++
+		}
 		err := e.Set(t.Context(), p, qdisc.Netem{Delay: ms}, time.Time{})
 		if err == nil {
 			err = e.Set(t.Context(), p, qdisc.Netem{Loss: 5}, time.Time{})
@@ -153,8 +169,18 @@ func TestForeignTrees(t *testing.T) {
 		if after := b.tree(t, p.Device); after != before {
 			t.Errorf("%d: %q (-before +after):\n%s", i, grown, cmp.Diff(before, after))
 		}
+		l, err := b.links.LinkByIndex(p.Index)
+		if err == nil {
+			err = b.links.LinkDel(l)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Logf("%d trees, %d of them without a way in", count, conflicts)
+	t.Logf("%d trees, %d of them without a way in, %d with the kernel's own mq", count, conflicts, own)
+	if own == 0 {
+		t.Error("no tree was the kernel's own mq")
+	}
 	for part, err := range refused {
 		t.Logf("left out, not on this kernel or not beside the rest:%s %s", part, strings.TrimSpace(err))
 	}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"netemd/internal/engine/ebpf"
+	"netemd/internal/engine/netem"
+	"netemd/internal/fault"
+	"netemd/internal/offload"
+	"netemd/internal/target"
+	"netemd/namespaces"
+)
+
+// clearLeftovers takes away the faults of an agent that was killed: the wires of
+// adopted labs go back to neutral, what its programs left there and on others' devices
+// is removed, and offload settings are restored. Its proxies cleared themselves when
+// it died.
+func (a *Agent) clearLeftovers(ctx context.Context) error {
+	targets, err := a.labs.Targets(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if e := a.engines[fault.Netem]; e != nil {
+		for _, t := range targets {
+			errs = append(errs, e.Clear(ctx, t.To), e.Clear(ctx, t.From))
+		}
+	}
+	// Neither another's namespace nor one setting that does not come back keeps us from
+	// starting, or the rest from being cleared; what is recorded is tried again.
+	removed, err := sweep(ctx, a.cfg.StateDir, a.offloads)
+	for _, r := range removed {
+		a.cfg.Log.Info("faults of an earlier agent", "removed", r)
+	}
+	if err != nil {
+		a.cfg.Log.Error("faults of an earlier agent", "err", err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("faults of an earlier agent: %w", err)
+	}
+	return nil
+}
+
+// sweep removes what dead agents with this state folder left on devices that are not
+// netemd's own, in the agent's namespace and in all that have a name, and restores
+// offload settings. It returns what it did in words, a line for each.
+func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper) ([]string, error) {
+	names := []string{""}
+	entries, err := namespaces.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.Stale {
+			names = append(names, e.Name)
+		}
+	}
+	before := traces(ctx, names)
+	err = errors.Join(netem.Sweep(ctx, names, stateDir), ebpf.Sweep(ctx, names))
+	var done []string
+	for what, n := range traces(ctx, names) {
+		before[what] -= n
+	}
+	for _, what := range slices.Sorted(maps.Keys(before)) {
+		switch n := before[what]; {
+		case n == 1:
+			done = append(done, what)
+		case n > 1:
+			done = append(done, fmt.Sprintf("%s, %d times", what, n))
+		}
+	}
+	back, gone, repaired := offloads.Repair(ctx)
+	for _, o := range back {
+		done = append(done, fmt.Sprintf("what kept offload off at %s: %s", at(o.Namespace, o.Device), fault.FeatureNames(o.Off)))
+	}
+	for _, o := range gone {
+		done = append(done, fmt.Sprintf("the record of the offload of %s, which is gone", at(o.Namespace, o.Device)))
+	}
+	return done, errors.Join(err, repaired)
+}
+
+func at(namespace, device string) string {
+	if namespace == "" {
+		return device
+	}
+	return device + " in netns " + namespace
+}
+
+// traces counts what faults leave at devices: filters, devices of ours and a clsact. What goes
+// between two looks at them was removed. It is for telling only: what cannot be seen is
+// not told.
+func traces(ctx context.Context, names []string) map[string]int {
+	found := map[string]int{}
+	for _, name := range names {
+		_ = namespaces.Do(ctx, name, func() error {
+			links, err := netlink.LinkList()
+			for _, l := range links {
+				here := at(name, l.Attrs().Name)
+				if strings.HasPrefix(l.Attrs().Alias, traceName) { // with all that is on it
+					found["device "+here+servant(l, links)]++
+					continue
+				}
+				countFilters(found, l, here)
+			}
+			return err
+		})
+	}
+	return found
+}
+
+// servant says for which device one of ours was made, by the netem engine's record in
+// its alias.
+func servant(l netlink.Link, links []netlink.Link) string {
+	for word := range strings.FieldsSeq(l.Attrs().Alias) {
+		for _, o := range links {
+			if word == fmt.Sprintf("dev=%d", o.Attrs().Index) {
+				return ", for a fault at " + o.Attrs().Name
+			}
+		}
+	}
+	return ""
+}
+
+// traceName begins the name of each filter, and the alias of each device, of an engine.
+const traceName = "netemd"
+
+// countFilters counts what faults leave at the hooks of a device of the calling thread's
+// namespace.
+func countFilters(found map[string]int, l netlink.Link, here string) {
+	qdiscs, err := netlink.QdiscList(l)
+	if err != nil {
+		return
+	}
+	for _, q := range qdiscs {
+		if q.Type() != "clsact" && q.Type() != "ingress" {
+			continue
+		}
+		found[q.Type()+" of "+here]++
+		for hook, parent := range map[target.Hook]uint32{target.Egress: netlink.HANDLE_MIN_EGRESS, target.Ingress: netlink.HANDLE_MIN_INGRESS} {
+			filters, err := netlink.FilterList(l, parent)
+			if err != nil {
+				continue
+			}
+			for _, f := range filters {
+				if b, ok := f.(*netlink.BpfFilter); ok && strings.HasPrefix(b.Name, traceName) {
+					found[fmt.Sprintf("fault at the %s of %s", hook, here)]++
+				}
+			}
+		}
+	}
+}
