@@ -89,7 +89,7 @@ func (a *app) contentCommand(name, short, long string, hold bool) *cobra.Command
 		}
 		what, err := content.Parse(own)
 		if err != nil {
-			return withHint(named(name, err, strings.Join(own, " ")), seeHelp(cmd))
+			return fault.WithHint(named(name, err, strings.Join(own, " ")), seeHelp(cmd))
 		}
 		f.rule.Kind, f.rule.N, f.rule.Expr = what.Kind, what.N, what.Expr
 		return nil
@@ -118,7 +118,7 @@ func (a *app) contentCommand(name, short, long string, hold bool) *cobra.Command
 func (f *contentFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
 	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, TTL: f.ttl, SSHConnection: a.env.SSHConnection()}
 	if cmd.Flags().Lookup("for") != nil && f.rule.Hold == 0 {
-		return spec, hinted{usageError{errNoTime}, "write: --for 200ms"}
+		return spec, fault.WithHint(usageError{errNoTime}, "write: --for 200ms")
 	}
 	if err := f.fill(cmd, &spec); err != nil {
 		return spec, err

@@ -76,11 +76,11 @@ func hintContent(err error, spec fault.Spec) error {
 	lo := spec.Selector != nil && spec.Selector.Device == loopback
 	switch {
 	case spec.Engine == fault.Netem:
-		return withHint(err, "leave --engine out, or write --engine ebpf; beside a fault of netem on the same packets it works, too")
+		return fault.WithHint(err, "leave --engine out, or write --engine ebpf; beside a fault of netem on the same packets it works, too")
 	case lo && spec.Direction == fault.From:
-		return withHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
+		return fault.WithHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
 	case lo && spec.Content.Hold > 0:
-		return withHint(err, "'netemctl drop' works there: a packet that is lost needs no way back")
+		return fault.WithHint(err, "'netemctl drop' works there: a packet that is lost needs no way back")
 	}
 	return err
 }

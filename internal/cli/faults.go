@@ -57,10 +57,10 @@ func (a *app) changes(ctx context.Context, agent Agent, id string, want asked) (
 	var base qdisc.Netem
 	f, err := agent.Get(ctx, id)
 	if err == nil && f.Spec.Content != nil {
-		return qdisc.Patch{}, f.Spec, hinted{
+		return qdisc.Patch{}, f.Spec, fault.WithHint(
 			usageError{fmt.Errorf("change %s: '%s' does not change in place, it is counted from its beginning", id, words(f.Spec))},
-			"clear it, 'netemctl clear " + id + "', and make another",
-		}
+			"clear it, 'netemctl clear "+id+"', and make another",
+		)
 	}
 	known := err == nil && f.Spec.Packet != nil
 	if known {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"netemd/internal/content"
+	"netemd/internal/fault"
 	"netemd/internal/target"
 )
 
@@ -66,7 +67,7 @@ cut: it was acted on whole; '--offload off' with the fault avoids that.`, conten
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with those to come, until the fault ends")
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
 		if follow && a.output == outJSON {
-			return hinted{usageError{errors.New("packets: a stream is no single document")}, "use -o jsonl"}
+			return fault.WithHint(usageError{errors.New("packets: a stream is no single document")}, "use -o jsonl")
 		}
 		agent, err := a.dial()
 		if err != nil {

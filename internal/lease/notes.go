@@ -68,17 +68,17 @@ func (m *Manager) note(h *held, set func(*notes)) {
 	h.fault.Warnings = h.warnings()
 }
 
-// hitsSuperPackets names what of n does something else to a packet that is several on
-// the wire than to each of these; empty for nothing.
-func hitsSuperPackets(n qdisc.Netem) string {
-	switch {
-	case n == nil:
-		switch f.Spec.Content.Kind {
+// hitsSuperPackets names what of the packet fault does something else to a packet that is
+// several on the wire than to each of these; empty for nothing.
+func hitsSuperPackets(spec fault.Spec) string {
+	if r := spec.Content; r != nil {
+		switch r.Kind {
 		case content.Data, content.Every, content.Match, content.Retransmit:
-			what = f.Spec.Content.Action()
-		default:
-			return ""
+			return r.Action()
 		}
+		return ""
+	}
+	switch n := spec.Packet; {
 	case n.Loss != 0 || n.LossState != qdisc.LossState{} || n.GilbertElliott != qdisc.GilbertElliott{}:
 		return "loss"
 	case n.Reorder != 0:
@@ -91,7 +91,7 @@ func hitsSuperPackets(n qdisc.Netem) string {
 
 // superPackets warns that the fault acts on packets that are several on the wire.
 func superPackets(f fault.Fault) string {
-	what := hitsSuperPackets(*f.Spec.Packet)
+	what := hitsSuperPackets(f.Spec)
 	if what == "" {
 		return ""
 	}

@@ -58,7 +58,7 @@ func (m *Manager) forgetSettings() {
 func (m *Manager) offloadRead(ctx context.Context, h *held, f *fault.Fault) error {
 	off := f.Spec.Offload == fault.OffloadOff
 	switch {
-	case !off && (m.cfg.Offloads == nil || hitsSuperPackets(*f.Spec.Packet) == ""):
+	case !off && (m.cfg.Offloads == nil || hitsSuperPackets(f.Spec) == ""):
 		return nil
 	case m.cfg.Offloads == nil:
 		return fmt.Errorf("apply: offload settings cannot be changed here: %w", errors.ErrUnsupported)
