@@ -105,7 +105,7 @@ func (a *Agent) clearLeftovers(ctx context.Context) error {
 	}
 	// Neither another's namespace nor one setting that does not come back keeps us from
 	// starting, or the rest from being cleared; what is recorded is tried again.
-	if err := errors.Join(sweep(ctx, a.cfg.StateDir), a.offloads.Repair(ctx)); err != nil {
+	if err := errors.Join(sweep(ctx, a.cfg), a.offloads.Repair(ctx)); err != nil {
 		a.cfg.Log.Error("faults of an earlier agent", "err", err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -115,8 +115,9 @@ func (a *Agent) clearLeftovers(ctx context.Context) error {
 }
 
 // sweep removes what dead agents with this state folder left on devices that are not
-// netemd's own, in the agent's namespace and in all that have a name.
-func sweep(ctx context.Context, stateDir string) error {
+// netemd's own, in the agent's namespace and in all that have a name, and says what of
+// the ebpf engine it was.
+func sweep(ctx context.Context, cfg Config) error {
 	entries, err := namespaces.List()
 	if err != nil {
 		return err
@@ -127,7 +128,11 @@ func sweep(ctx context.Context, stateDir string) error {
 			names = append(names, e.Name)
 		}
 	}
-	return errors.Join(netem.Sweep(ctx, names, stateDir), ebpf.Sweep(ctx, names))
+	removed, err := ebpf.Sweep(ctx, names)
+	for _, what := range removed {
+		cfg.Log.Warn("a fault ended with an earlier agent; removed what it left", "what", what)
+	}
+	return errors.Join(netem.Sweep(ctx, names, cfg.StateDir), err)
 }
 
 // streamEngine finds the control socket of a target's proxy and hands it to the

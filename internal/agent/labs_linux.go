@@ -115,7 +115,7 @@ func Cleanup(ctx context.Context, cfg Config) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cleanupTime, errors.New("cleanup took too long"))
 	defer cancel()
 	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
-		return nil, sweep(ctx, cfg.StateDir)
+		return nil, sweep(ctx, cfg)
 	}
 	lock, err := lockStateDir(cfg.StateDir)
 	if err != nil {
@@ -132,5 +132,5 @@ func Cleanup(ctx context.Context, cfg Config) ([]string, error) {
 	if st, err := os.Lstat(cfg.Socket); err == nil && st.Mode().Type() == os.ModeSocket {
 		removed = append(removed, "socket "+cfg.Socket)
 	}
-	return removed, errors.Join(labs.Cleanup(ctx), labs.Close(), sweep(ctx, cfg.StateDir), newOffloads(cfg).Repair(ctx), removeSocket(cfg.Socket), removeStateDir(cfg, lock))
+	return removed, errors.Join(labs.Cleanup(ctx), labs.Close(), sweep(ctx, cfg), newOffloads(cfg).Repair(ctx), removeSocket(cfg.Socket), removeStateDir(cfg, lock))
 }
