@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -212,7 +213,7 @@ func TestDropEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = peer.SetReadDeadline(time.Now().Add(slower(5 * time.Second)))
-	if n, err := peer.Read(make([]byte, 1)); err != io.EOF {
+	if n, err := peer.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("read %d, %v", n, err)
 	}
 	if n := ruleCounters(t, e, p, fin); n.Opened == 0 && (n.Lost != 1 || time.Since(start) < 3*ms) {
@@ -235,8 +236,8 @@ func TestDropEnds(t *testing.T) {
 }
 
 func isTimeout(err error) bool {
-	ne, ok := err.(net.Error)
-	return ok && ne.Timeout()
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
 }
 
 // missing sends datagrams and returns the numbers of those that are missing.
