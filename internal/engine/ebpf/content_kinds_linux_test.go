@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,13 +33,17 @@ func TestDropThirdSegment(t *testing.T) {
 		p := l.place
 		p.Match = s.tcp()
 		r := content.Rule{Kind: content.Data, N: 3, Count: 1}
+		// All packets are recorded on the way to the rule: what was set last comes first.
+		all := content.Rule{Kind: content.Every, N: 1, Hold: content.MinHold}
+		stalls := 0
 		for i := range often() {
 			rule(t, e, p, r)
+			rule(t, e, p, all)
 			c, _ := s.dial(t)
 			peer := s.accepted(t, c)
 			segments(t, c, peer, 6)
-			if n := ruleCounters(t, e, p, r); n.Opened > 0 {
-				t.Skipf("the machine kept the engine waiting: %+v", n)
+			if n, m := ruleCounters(t, e, p, r), ruleCounters(t, e, p, all); n.Opened+m.Opened > 0 {
+				t.Skipf("the machine kept the engine waiting: %+v, %+v", n, m)
 			}
 			got := ruleLogOf(t, e, p, r)
 			if len(got.Records) != 1 || got.Chosen != 1 {
@@ -48,11 +53,25 @@ func TestDropThirdSegment(t *testing.T) {
 			if rec.Segment != 3 || rec.Payload != 4 || rec.Segments != 1 || rec.Source != c.LocalAddr().String() || rec.Length < 44 {
 				t.Errorf("run %d: %+v", i, rec)
 			}
-			if n := retransmissions(t, c); n != 1 {
-				t.Errorf("run %d: %d retransmissions", i, n)
+			again := retransmissions(t, c)
+			var sent []uint32 // the sequence numbers of data, in the order of sending
+			for _, one := range ruleLogOf(t, e, p, all).Records {
+				if one.Payload > 0 {
+					sent = append(sent, one.Sequence)
+				}
 			}
 			c.Close()
+			clearRule(t, e, p, all)
 			clearRule(t, e, p, r)
+			// A machine that stands still for 200 ms has segments sent again for nothing.
+			if again > 1 && len(sent) == 6+int(again) && stalls < 3 {
+				stalls++
+				t.Logf("run %d: %d retransmissions: %d", i, again, sent)
+				continue
+			}
+			if again != 1 || len(sent) != 7 || sent[2] != rec.Sequence || sent[3] != rec.Sequence || sent[4] != rec.Sequence+4 {
+				t.Errorf("run %d: %d retransmissions, %d was dropped of %d", i, again, rec.Sequence, sent)
+			}
 		}
 	})
 }
@@ -194,7 +213,7 @@ func TestDropEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = peer.SetReadDeadline(time.Now().Add(slower(5 * time.Second)))
-	if n, err := peer.Read(make([]byte, 1)); err != io.EOF {
+	if n, err := peer.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("read %d, %v", n, err)
 	}
 	if n := ruleCounters(t, e, p, fin); n.Opened == 0 && (n.Lost != 1 || time.Since(start) < 3*ms) {
@@ -217,8 +236,8 @@ func TestDropEnds(t *testing.T) {
 }
 
 func isTimeout(err error) bool {
-	ne, ok := err.(net.Error)
-	return ok && ne.Timeout()
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
 }
 
 // missing sends datagrams and returns the numbers of those that are missing.

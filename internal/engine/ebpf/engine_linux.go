@@ -222,7 +222,6 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 
 	close(e.closing)
-	e.background.Wait()
 	for _, pl := range all {
 		pl.clear()
 	}
@@ -245,6 +244,7 @@ func (e *Engine) Close() error {
 		})
 	}
 	wg.Wait()
+	e.background.Wait()
 	if e.ring != nil {
 		errs = append(errs, e.ring.close())
 	}

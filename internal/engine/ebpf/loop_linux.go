@@ -38,6 +38,7 @@ type loop struct {
 	last        int64 // the last beat
 	looked      int64
 	refused     bool // a refused frame was logged
+	spin        spin
 }
 
 // run reads, holds and sends packets until stopAt. It never blocks without a limit,
@@ -353,8 +354,10 @@ func (l *loop) sleep() {
 	} else if l.packets == 0 {
 		l.pool.trim()
 	}
-	if len(l.waiting) > 0 && !l.blocked {
-		wait = min(wait, l.next-t)
+	if ns := l.next - t; len(l.waiting) > 0 && !l.blocked && ns < wait {
+		if wait = l.spin.wait(t, max(0, ns)); wait == 0 {
+			return
+		}
 	}
 	if stop := l.stopAt.Load(); stop != 0 {
 		wait = min(wait, stop-t)
@@ -369,7 +372,10 @@ func (l *loop) sleep() {
 		use = fds[:]
 	}
 	timeout := unix.NsecToTimespec(max(0, wait))
-	_, _ = unix.Ppoll(use, &timeout, nil) // an interrupted one only comes back early
+	// An interrupted one only comes back early.
+	if n, err := unix.Ppoll(use, &timeout, nil); n == 0 && err == nil {
+		l.spin.woke(now() - t - wait)
+	}
 	if fds[1].Revents != 0 {
 		var b [8]byte
 		_, _ = unix.Read(l.event, b[:])

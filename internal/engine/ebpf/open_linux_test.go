@@ -202,9 +202,11 @@ func TestSweep(t *testing.T) {
 	}
 	names := []string{l.client, l.server, l.client + "-none"}
 	for range 2 {
-		if err := Sweep(ctx, names); err != nil {
+		removed, err := Sweep(ctx, names)
+		if err != nil {
 			t.Fatal(err)
 		}
+		t.Logf("removed %q", removed)
 	}
 	if kinds, n := l.filters(t, l.place); kinds != "noqueue " || n != 0 {
 		t.Errorf("after the sweep: %q with %d filters", kinds, n)
@@ -228,7 +230,7 @@ func TestForeignClsactStays(t *testing.T) {
 	dead := holder(t, o)
 	_ = dead.Process.Kill()
 	_ = dead.Wait()
-	if err := Sweep(ctx, []string{l.client}); err != nil {
+	if _, err := Sweep(ctx, []string{l.client}); err != nil {
 		t.Fatal(err)
 	}
 	if kinds, n := l.filters(t, l.place); kinds != "noqueue clsact " || n != 0 {

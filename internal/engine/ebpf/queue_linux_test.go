@@ -613,6 +613,53 @@ func TestSlots(t *testing.T) {
 	}
 }
 
+// The same seed does the same to the same packets, each time and at both hooks; another
+// seed to others.
+func TestSeedInTheQueue(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	f := l.newFlow(t, client4, server4, 0, port)
+	const sent, delay = 300, 200 * ms
+	// run says what became of each packet: how often it came, and how often early.
+	run := func(p target.Place, seed uint64) (fates [sent][2]int) {
+		n := qdisc.Netem{Delay: delay, Loss: 20, Duplicate: 10, Reorder: 20, Seed: seed}
+		got, _ := steady(t, e, p, n, func() []arrival {
+			f.next = 0
+			f.send(sent, 64, 100*time.Microsecond)
+			return f.drain(delay + 100*ms)
+		})
+		for _, a := range got {
+			fates[a.number][0]++
+			if a.delay() < delay {
+				fates[a.number][1]++
+			}
+		}
+		if err := e.Clear(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		return fates
+	}
+	egress, ingress := onPort(l.place), onPort(l.at(t, l.server, target.Ingress))
+	first := run(egress, 5)
+	if diff := cmp.Diff(first, run(egress, 5)); diff != "" {
+		t.Errorf("the same seed (-once +again):\n%s", diff)
+	}
+	if diff := cmp.Diff(first, run(ingress, 5)); diff != "" {
+		t.Errorf("the same seed (-egress +ingress):\n%s", diff)
+	}
+	if first == run(egress, 6) {
+		t.Error("another seed did the same")
+	}
+	var lost, twice, early int
+	for _, x := range first {
+		lost += map[int]int{0: 1}[x[0]]
+		twice += map[int]int{2: 1}[x[0]]
+		early += x[1]
+	}
+	if lost == 0 || twice == 0 || early == 0 {
+		t.Errorf("%d were lost, %d came twice, %d early", lost, twice, early)
+	}
+}
+
 // On loopback, IPv6 works and IPv4 is refused with a reason.
 func TestLoopback(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})

@@ -18,41 +18,52 @@ import (
 // names, the empty name being this process's own: their cls_bpf filters, and a
 // clsact that they made once it is empty. Links on tcx and TAPs end with their
 // process. Nothing of a living process is touched. A namespace that does not exist
-// is no error; Sweep goes on after errors and joins them.
-func Sweep(ctx context.Context, names []string) error {
+// is no error; Sweep goes on after errors and joins them. It says what it removed, in
+// words: a fault ended there when its process died.
+func Sweep(ctx context.Context, names []string) (removed []string, err error) {
 	var all []error
 	for _, name := range names {
-		err := namespaces.Do(ctx, name, sweepHere)
+		err := namespaces.Do(ctx, name, func() error {
+			found, err := sweepHere()
+			for _, f := range found {
+				removed = append(removed, fmt.Sprintf("%s in namespace %q", f, name))
+			}
+			return err
+		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			all = append(all, fmt.Errorf("sweep namespace %q: %w", name, err))
 		}
 	}
-	return errors.Join(all...)
+	return removed, errors.Join(all...)
 }
 
-func sweepHere() error {
+func sweepHere() (removed []string, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
-		return fmt.Errorf("list links: %w", err)
+		return nil, fmt.Errorf("list links: %w", err)
 	}
 	var all []error
 	for _, l := range links {
-		if err := sweepDevice(l.Attrs().Index); err != nil && !gone(err) {
+		found, err := sweepDevice(l.Attrs().Index)
+		for _, f := range found {
+			removed = append(removed, f+" of "+l.Attrs().Name)
+		}
+		if err != nil && !gone(err) {
 			all = append(all, fmt.Errorf("%s: %w", l.Attrs().Name, err))
 		}
 	}
-	return errors.Join(all...)
+	return removed, errors.Join(all...)
 }
 
-func sweepDevice(index int) error {
+func sweepDevice(index int) (removed []string, err error) {
 	if ok, err := hasClsact(index); !ok {
-		return err
+		return nil, err
 	}
 	left, made := 0, false
 	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
 		all, err := filters(index, hook)
 		if err != nil {
-			return err
+			return removed, err
 		}
 		for _, f := range all {
 			b, ok := f.(*netlink.BpfFilter)
@@ -62,14 +73,15 @@ func sweepDevice(index int) error {
 			}
 			made = made || strings.HasSuffix(b.Name, "-"+filterMade)
 			if err := netlink.FilterDel(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("delete cls_bpf filter %s: %w", b.Name, err)
+				return removed, fmt.Errorf("delete cls_bpf filter %s: %w", b.Name, err)
 			}
+			removed = append(removed, fmt.Sprintf("the filter %s on %s", b.Name, hook))
 		}
 	}
 	if made && left == 0 {
-		return deleteClsact(index)
+		return removed, deleteClsact(index)
 	}
-	return nil
+	return removed, nil
 }
 
 func hasClsact(index int) (bool, error) {
