@@ -13,6 +13,14 @@
 // mark, priority and departure time are lost on the way. On ingress the survivors
 // go back through the TAP.
 //
+// Beside others. A queue's packets go through the whole hook once more. On tcx a
+// program of ours is put back to the head when somebody has come to stand before it,
+// as Read finds out, so that programs of others see each packet once; on clsact a
+// filter that was added later with the same priority stands before ours and sees them
+// twice. A sniffer on the device sees each packet once on the way out; on the way in,
+// where packet sockets stand before the hook, it sees a queue's packet as it comes and
+// again as it is let in.
+//
 // Fail open. A program passes everything when this process has not written its
 // heartbeat for 50 ms, or when the fault's deadline is past. A stopped or killed
 // process costs 50 ms of traffic, and a deadline holds without a process.
