@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,46 @@ func TestDropThirdSegment(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A super-packet with the wanted segment is lost whole, the record says what it stood
+// for, and so many segments are sent again.
+func TestDropSuperPacket(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	distant(t, l)
+	for _, server := range []string{server4, server6} {
+		s := l.serve(t, server)
+		p := l.place
+		p.Match = s.tcp()
+		const n = 60
+		r := content.Rule{Kind: content.Data, N: n, Count: 1}
+		rule(t, e, p, r)
+		c, _ := s.dial(t)
+		peer := s.accepted(t, c)
+		data := bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // 1 MB
+		go func() { _, _ = c.Write(data) }()
+		got := make([]byte, len(data))
+		_ = peer.SetReadDeadline(time.Now().Add(slower(20 * time.Second)))
+		if k, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("%d bytes arrived, %v", k, err)
+		}
+		if ruleCounters(t, e, p, r).Opened > 0 {
+			t.Skip("the machine kept the engine waiting")
+		}
+		log := ruleLogOf(t, e, p, r)
+		if len(log.Records) != 1 {
+			t.Fatalf("%+v", log)
+		}
+		rec := log.Records[0]
+		t.Logf("segment %d was among %d from %d on, %d bytes; %d were sent again", n, rec.Segments, rec.Segment, rec.Payload, retransmissions(t, c))
+		if rec.Segments < 2 || rec.Segment > n || rec.Segment+rec.Segments <= n || rec.Payload < 1000*(rec.Segments-1) {
+			t.Errorf("%+v", rec)
+		}
+		if again := retransmissions(t, c); again < rec.Segments {
+			t.Errorf("%d segments were sent again, want %d or more", again, rec.Segments)
+		}
+		clearRule(t, e, p, r)
+	}
 }
 
 // Without a count every repetition of the segment is lost, and nothing else.

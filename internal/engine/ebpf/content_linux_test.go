@@ -16,9 +16,12 @@ import (
 
 	"netemd/internal/content"
 	"netemd/internal/fault"
+	"netemd/internal/lease"
 	"netemd/internal/target"
 	"netemd/namespaces"
 )
+
+var _ lease.ContentEngine = (*Engine)(nil)
 
 // service is a TCP server in the lab's server namespace that reads what comes.
 type service struct {

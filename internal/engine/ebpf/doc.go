@@ -21,6 +21,14 @@
 // where packet sockets stand before the hook, it sees a queue's packet as it comes and
 // again as it is let in.
 //
+// A content rule acts on chosen packets (package content). It is a place of its own,
+// with a program of its own: what was set last comes first, and the next one sees what
+// it let pass. The program reads the headers, follows each connection's sequence numbers
+// in an LRU map of 65,536, draws a turn where a count bounds the rule, and writes a
+// record of each chosen packet to a BPF ring buffer (Linux 5.8), which a sleeping
+// goroutine empties. What it counts it counts without this process, too; only acting
+// needs the heartbeat.
+//
 // Fail open. A program passes everything when this process has not written its
 // heartbeat for 50 ms, or when the fault's deadline is past. A stopped or killed
 // process costs 50 ms of traffic, and a deadline holds without a process.
