@@ -250,8 +250,8 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// On loopback a packet is dropped like elsewhere; holding IPv4's is refused by name, and
-// leaves nothing.
+// On loopback a packet is dropped like elsewhere; holding IPv4's at ingress is refused by
+// name, and leaves nothing.
 func TestRuleOnLoopback(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	p := target.Place{Namespace: l.client, Device: "lo", Index: 1, Hook: target.Egress}
@@ -289,6 +289,7 @@ func TestRuleOnLoopback(t *testing.T) {
 	clearRule(t, e, p, r)
 
 	r.Hold = 10 * ms
+	p.Hook = target.Ingress
 	err := e.SetContent(ctx, p, r, in(time.Minute))
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "hold: ") || !strings.Contains(fmt.Sprint(err), "loopback") {
 		t.Errorf("hold of IPv4: %v", err)

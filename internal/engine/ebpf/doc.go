@@ -11,7 +11,15 @@
 // survivors to the device through a packet socket, whose packets the program
 // knows by the socket's cookie. They pass the device's own qdisc as before; their
 // mark, priority and departure time are lost on the way. On ingress the survivors
-// go back through the TAP.
+// go back through the TAP. Super-packets of TCP come whole; where the model counts
+// packets it sees their segments, and segments that leave together stay together. IPv4
+// on a loopback device leaves through a raw socket, since it needs its route: it passes
+// netfilter's OUTPUT and POSTROUTING twice.
+//
+// The thread runs under SCHED_FIFO where it may. It is woken by the first packet and
+// shortly before one is due, by what wake-ups are late, and runs towards the due time
+// for at most a fifth of its time. What waits is bounded in packets by the model's limit
+// and in bytes by maxQueued, besides what the TAP holds.
 //
 // Beside others. A queue's packets go through the whole hook once more. On tcx a
 // program of ours is put back to the head when somebody has come to stand before it,
