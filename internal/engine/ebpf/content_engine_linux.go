@@ -297,6 +297,7 @@ func (pl *place) readRule() (fault.Status, bool, error) {
 	if err := pl.check(); err != nil {
 		return fault.Status{}, false, err
 	}
+	pl.lead()
 	st := fault.Status{Counters: pl.totals()}
 	if pl.queue != nil {
 		st.Queued = pl.queue.held.Load()

@@ -419,3 +419,36 @@ func TestRuleFailsOpen(t *testing.T) {
 		}
 	})
 }
+
+// While a rule's program is put back before that of somebody else, no packet is counted
+// twice.
+func TestRuleMoves(t *testing.T) {
+	needTCX(t)
+	l, e := newLab(t), newEngine(t, Config{})
+	p := onPort(l.place)
+	f := l.newFlow(t, client4, server4, 0, port)
+	r := content.Rule{Kind: content.Every, N: 10, Hold: ms}
+	rule(t, e, p, r)
+	const sent = 2000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.send(sent, besideSize, 50*time.Microsecond)
+	}()
+	for range maxMoves {
+		newForeign(t, p, link.Head())
+		if _, _, err := e.ReadContent(ctx, p, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-done
+	got := len(f.collect(sent))
+	moves := e.places[contentKey(p, r)].prog.(*tcx).moves
+	c := ruleCounters(t, e, p, r)
+	if c.Opened > 0 {
+		t.Skipf("the machine kept the engine waiting: %+v", c)
+	}
+	if got != sent || moves != maxMoves || c.Seen > sent || c.Seen < sent-3*maxMoves || c.Delayed != c.Seen/10 {
+		t.Errorf("%d of %d arrived, moved %d times: %+v", got, sent, moves, c)
+	}
+}
