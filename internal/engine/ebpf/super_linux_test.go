@@ -65,6 +65,15 @@ func superFrame(version int, tagged bool, options, mss, payload int, flags byte)
 	return bytes.Join([][]byte{h, link, ip, tcp}, nil)
 }
 
+// atEnd closes something when the test is over.
+func atEnd(t *testing.T, close func() error) {
+	t.Cleanup(func() {
+		if err := close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The kernel cuts a super-packet into the same frames, byte for byte, and cuts parts of
 // it that stayed together into them, too.
 func TestCutAsTheKernelDoes(t *testing.T) {
@@ -84,8 +93,8 @@ func TestCutAsTheKernelDoes(t *testing.T) {
 		s, err = newSocket(tp.index, 0)
 		return err
 	})
-	defer tp.close()
-	defer s.close()
+	atEnd(t, tp.close)
+	atEnd(t, s.close)
 	// kernel sends f to a device that cannot do segmentation, and returns what comes.
 	kernel := func(f []byte) (out [][]byte) {
 		t.Helper()
