@@ -66,9 +66,9 @@ func superFrame(version int, tagged bool, options, mss, payload int, flags byte)
 }
 
 // atEnd closes something when the test is over.
-func atEnd(t *testing.T, close func() error) {
+func atEnd(t *testing.T, end func() error) {
 	t.Cleanup(func() {
-		if err := close(); err != nil {
+		if err := end(); err != nil {
 			t.Error(err)
 		}
 	})
