@@ -250,8 +250,8 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// On loopback a packet is dropped like elsewhere; holding IPv4's at ingress is refused by
-// name, and leaves nothing.
+// On loopback a packet is dropped and held like elsewhere; holding IPv4's at ingress is
+// refused by name, and leaves nothing.
 func TestRuleOnLoopback(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	p := target.Place{Namespace: l.client, Device: "lo", Index: 1, Hook: target.Egress}
@@ -288,7 +288,28 @@ func TestRuleOnLoopback(t *testing.T) {
 	}
 	clearRule(t, e, p, r)
 
-	r.Hold = 10 * ms
+	r.Hold = 50 * ms
+	rule(t, e, p, r)
+	start := time.Now()
+	for _, s := range []string{"bad", "good"} {
+		if _, err := out4.Write([]byte(s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got = nil
+	for range 2 {
+		_ = in4.SetReadDeadline(time.Now().Add(slower(2 * time.Second)))
+		n, err := in4.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(b[:n]))
+	}
+	if n := ruleCounters(t, e, p, r); n.Opened == 0 && (!slices.Equal(got, []string{"good", "bad"}) || time.Since(start) < r.Hold) {
+		t.Errorf("came %q after %s: %+v", got, time.Since(start), n)
+	}
+	clearRule(t, e, p, r)
+
 	p.Hook = target.Ingress
 	err := e.SetContent(ctx, p, r, in(time.Minute))
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "hold: ") || !strings.Contains(fmt.Sprint(err), "loopback") {
