@@ -121,8 +121,8 @@ func TestCutAsTheKernelDoes(t *testing.T) {
 		{4, false, 12, 1448, 10 * 1448, ack},
 		{4, false, 0, 1000, 4321, fin | psh | ack | cwr},
 		{4, true, 40, 100, 1001, psh | ack},
-		{6, false, 12, 1428, 40 * 1428, psh | ack | cwr},
-		{6, true, 0, 1, 3, fin | ack},
+		{6, false, 12, 1428, 10 * 1428, psh | ack | cwr},
+		{6, true, 0, 8, 17, fin | ack}, // the smallest, TCP_MIN_GSO_SIZE
 		{4, false, 12, 1448, 65535 - 52, psh | ack},
 	} {
 		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
