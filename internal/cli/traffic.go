@@ -128,9 +128,9 @@ func listed[T any](dst *[]T, kind string, parse func(string) (T, error)) pflag.V
 // tcpFlags is a flag of TCP flags, which may be repeated.
 func tcpFlags(s *target.Selector) pflag.Value {
 	return &value{kind: "FLAGS", set: func(text string) error {
-		set, clear, err := target.ParseFlags(text)
+		set, unset, err := target.ParseFlags(text)
 		if err == nil {
-			s.FlagsSet, s.FlagsClear = s.FlagsSet|set, s.FlagsClear|clear
+			s.FlagsSet, s.FlagsClear = s.FlagsSet|set, s.FlagsClear|unset
 		}
 		return err
 	}}

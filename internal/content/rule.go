@@ -21,7 +21,8 @@ const (
 	// and every retransmission of it. Segments are counted by sequence number, so that
 	// a retransmission is not counted again.
 	Data Kind = "data"
-	// Retransmit is a TCP segment that carries data, a SYN or a FIN which was seen before.
+	// Retransmit is a TCP segment that carries data, a SYN or a FIN which was seen before
+	// at the same place: what was lost on the way there comes for the first time.
 	Retransmit Kind = "retransmit"
 	// Every is each N-th packet of any protocol.
 	Every Kind = "every"

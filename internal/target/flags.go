@@ -25,9 +25,9 @@ func FlagNames(bits uint8) []string {
 }
 
 // FlagsText says flags as ParseFlags reads them: "syn,!ack"; empty for none.
-func FlagsText(set, clear uint8) string {
+func FlagsText(set, unset uint8) string {
 	names := FlagNames(set)
-	for _, name := range FlagNames(clear) {
+	for _, name := range FlagNames(unset) {
 		names = append(names, "!"+name)
 	}
 	return strings.Join(names, ",")
@@ -36,7 +36,7 @@ func FlagsText(set, clear uint8) string {
 // ParseFlags reads the names of TCP flags with commas between; those with a '!' before
 // are to be clear, the others to be set: "syn,!ack". The error is a *qdisc.FieldError
 // without a field.
-func ParseFlags(s string) (set, clear uint8, err error) {
+func ParseFlags(s string) (set, unset uint8, err error) {
 	for word := range strings.SplitSeq(s, ",") {
 		name, not := strings.CutPrefix(word, "!")
 		i := slices.Index(flagNames, strings.ToLower(name))
@@ -44,15 +44,15 @@ func ParseFlags(s string) (set, clear uint8, err error) {
 		case i < 0:
 			return 0, 0, &qdisc.FieldError{Value: s, Want: "TCP flags with commas between, of " + strings.Join(flagNames, ", ") + "; '!' before one that is not set, such as syn,!ack"}
 		case not:
-			clear |= 1 << i
+			unset |= 1 << i
 		default:
 			set |= 1 << i
 		}
 	}
-	if both := set & clear; both != 0 {
+	if both := set & unset; both != 0 {
 		return 0, 0, &qdisc.FieldError{Value: s, Want: "each flag either set or clear; no packet has " + FlagsText(both, both)}
 	}
-	return set, clear, nil
+	return set, unset, nil
 }
 
 // flagged reports whether f selects by TCP flags.

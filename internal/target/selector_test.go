@@ -28,17 +28,17 @@ func TestParsePorts(t *testing.T) {
 
 func TestParseFlags(t *testing.T) {
 	for in, want := range map[string][2]uint8{"syn": {2, 0}, "syn,!ack": {2, 16}, "!CWR,ece": {64, 128}, "fin,psh,urg,syn,rst,ack,ece,cwr": {255, 0}, "syn,syn": {2, 0}} {
-		set, clear, err := ParseFlags(in)
-		if err != nil || [2]uint8{set, clear} != want {
-			t.Errorf("%q: %d, %d, %v, want %v", in, set, clear, err, want)
+		set, unset, err := ParseFlags(in)
+		if err != nil || [2]uint8{set, unset} != want {
+			t.Errorf("%q: %d, %d, %v, want %v", in, set, unset, err, want)
 		}
-		if set2, clear2, err := ParseFlags(FlagsText(set, clear)); err != nil || set2 != set || clear2 != clear {
-			t.Errorf("%q as text is %q, which reads as %d, %d, %v", in, FlagsText(set, clear), set2, clear2, err)
+		if set2, unset2, err := ParseFlags(FlagsText(set, unset)); err != nil || set2 != set || unset2 != unset {
+			t.Errorf("%q as text is %q, which reads as %d, %d, %v", in, FlagsText(set, unset), set2, unset2, err)
 		}
 	}
 	for _, in := range []string{"", "syn,", "!", "!!syn", "syn ack", "syn,!syn", "ns", "2"} {
-		if set, clear, err := ParseFlags(in); !errors.Is(err, qdisc.ErrInvalid) {
-			t.Errorf("%q: %d, %d, %v, want invalid", in, set, clear, err)
+		if set, unset, err := ParseFlags(in); !errors.Is(err, qdisc.ErrInvalid) {
+			t.Errorf("%q: %d, %d, %v, want invalid", in, set, unset, err)
 		}
 	}
 }

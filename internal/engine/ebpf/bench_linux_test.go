@@ -16,7 +16,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
@@ -103,31 +102,54 @@ func each(b *testing.B, modes []mode, f func(b *testing.B, l *lab)) {
 
 // netem makes the kernel's own the root of the client's device, where there is one.
 func (l *lab) netem(b *testing.B, n qdisc.Netem) {
+	var err error
 	l.in(b, l.client, func() error {
-		err := netlink.QdiscReplace(netlink.NewNetem(
+		err = netlink.QdiscReplace(netlink.NewNetem(
 			netlink.QdiscAttrs{LinkIndex: l.place.Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)},
 			netlink.NetemQdiscAttrs{Latency: uint32(n.Delay / time.Microsecond), Limit: qdisc.DefaultLimit},
 		))
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
-			b.Skipf("this kernel has no sch_netem: %v", err)
-		}
-		return err
+		return nil
 	})
+	if errors.Is(err, fs.ErrNotExist) && !inVM {
+		b.Skipf("this kernel has no sch_netem: %v", err)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 // BenchmarkPackets sends 64-byte datagrams as fast as one thread can, and counts what
-// arrives.
+// comes to the receiver's device; nobody reads them there, since a third busy thread
+// would measure the machine.
 func BenchmarkPackets(b *testing.B) {
 	each(b, modes, func(b *testing.B, l *lab) {
-		f := l.newFlow(b, client4, server4, 0, port)
+		var in, out *net.UDPConn
+		to := &net.UDPAddr{IP: net.ParseIP(server4), Port: port}
+		l.in(b, l.server, func() (err error) { in, err = net.ListenUDP("udp", to); return err })
+		defer in.Close()
+		l.in(b, l.client, func() (err error) { out, err = net.DialUDP("udp", nil, to); return err })
+		defer out.Close()
 		packet := make([]byte, 64)
-		start := time.Now()
+		before, start := l.received(b), time.Now()
 		for b.Loop() {
-			_, _ = f.out.Write(packet)
+			_, _ = out.Write(packet)
 		}
 		b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "packets/s")
-		b.ReportMetric(100*float64(len(f.drain(100*ms)))/float64(b.N), "%arrived")
+		time.Sleep(100 * ms)
+		b.ReportMetric(100*float64(l.received(b)-before)/float64(b.N), "%arrived")
 	})
+}
+
+// received counts the packets that came to the server's device.
+func (l *lab) received(b *testing.B) (n uint64) {
+	l.in(b, l.server, func() error {
+		link, err := netlink.LinkByName("veth0")
+		if err == nil {
+			n = link.Attrs().Statistics.RxPackets
+		}
+		return err
+	})
+	return n
 }
 
 func BenchmarkTCP(b *testing.B) {
@@ -227,6 +249,7 @@ func BenchmarkMemory(b *testing.B) {
 				before := heap()
 				b.StartTimer()
 				packet := make([]byte, size-28)
+				waits := uint64(0)
 				for sent := uint64(0); sent < held; {
 					for range 500 {
 						if _, err := f.out.Write(packet); err != nil {
@@ -234,10 +257,15 @@ func BenchmarkMemory(b *testing.B) {
 						}
 						sent++
 					}
-					until(b, "the queue to take them", time.Minute, func() bool { return queued(b, e, p) == sent })
+					// A busy machine may let some pass.
+					until(b, "the queue to take them", time.Minute, func() bool {
+						st, err := e.Read(ctx, p)
+						waits = st.Queued
+						return err == nil && waits+st.Counters.Overflow+st.Counters.Opened == sent
+					})
 				}
 				b.StopTimer()
-				b.ReportMetric(float64(heap()-before)/held, "B/packet")
+				b.ReportMetric(float64(heap()-before)/float64(waits), "B/packet")
 				if err := e.Close(); err != nil {
 					b.Fatal(err)
 				}
@@ -245,15 +273,6 @@ func BenchmarkMemory(b *testing.B) {
 			}
 		})
 	}
-}
-
-// queued is how many packets wait at p, of which none was refused or passed.
-func queued(b *testing.B, e *Engine, p target.Place) uint64 {
-	st, err := e.Read(ctx, p)
-	if err != nil || st.Counters.Overflow+st.Counters.Opened > 0 {
-		b.Fatalf("%+v, %v", st, err)
-	}
-	return st.Queued
 }
 
 // heap is what is in use once everything unused is gone.

@@ -58,6 +58,8 @@ type classifier struct {
 	group, rank uint32
 	// mark is that of this engine's packets, without a rank.
 	mark uint32
+	// generation is the program's; it does nothing while the page has another.
+	generation uint32
 	// rule chooses packets; nil is a place for impairments. id is its place's number,
 	// ring where it tells what it chose, and conns its connections if it needs them.
 	rule        *content.Rule
@@ -83,6 +85,8 @@ func (c *classifier) program() (asm.Instructions, error) {
 	}
 	s.Add(
 		asm.LoadMapValue(rPage, c.page.FD(), 0),
+		asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.generation)), asm.Word),
+		asm.JNE.Imm(asm.R1, int32(c.generation), "pass"),
 		asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.active)), asm.Word),
 		asm.JEq.Imm(asm.R1, 0, "pass"),
 		asm.Sub.Imm(asm.R1, 1),

@@ -17,6 +17,7 @@ func tracks(r content.Rule) bool {
 // choose appends instructions that do what the rule says, and jumps to pass or open.
 // What is counted is counted whether the engine lives or not: only acting needs it.
 func (c *classifier) choose(s *match.Sequence) error {
+	c.rest(s)
 	readPacket(s, c.header)
 	if err := c.want(s); err != nil {
 		return err
@@ -161,6 +162,19 @@ func (c *classifier) takeTurn(s *match.Sequence) {
 		asm.JGE.Reg(asm.R1, asm.R2, "pass"),
 		asm.Mov.Imm(asm.R1, 1),
 		fetchAdd(at, asm.R1, offset),
+		asm.JGE.Reg(asm.R1, asm.R2, "pass"),
+	)
+}
+
+// rest jumps to pass when the rule has nothing more to do, before it costs anything.
+func (c *classifier) rest(s *match.Sequence) {
+	if c.rule.Count == 0 || c.rule.PerConnection {
+		return
+	}
+	var p page
+	s.Add(
+		asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.turns)), asm.DWord),
+		asm.LoadImm(asm.R2, int64(c.rule.Count), asm.DWord),
 		asm.JGE.Reg(asm.R1, asm.R2, "pass"),
 	)
 }

@@ -28,7 +28,7 @@ func contentKey(p target.Place, r content.Rule) string { return p.Key() + "|" + 
 // already only moves the deadline. On an error nothing of the rule is in force; it is a
 // *qdisc.FieldError for a bad rule, fs.ErrNotExist when the place is gone, and
 // errors.ErrUnsupported, with its name, for what cannot be done there: holding packets of
-// IPv4 on loopback, and kernels before 5.8.
+// IPv4 at a loopback device's ingress, and kernels before 5.8.
 func (e *Engine) SetContent(ctx context.Context, p target.Place, r content.Rule, deadline time.Time) error {
 	if err := e.setContent(ctx, p, r, deadline); err != nil {
 		return fmt.Errorf("ebpf set: %s: %s: %w", p, r, err)
@@ -297,6 +297,7 @@ func (pl *place) readRule() (fault.Status, bool, error) {
 	if err := pl.check(); err != nil {
 		return fault.Status{}, false, err
 	}
+	pl.lead()
 	st := fault.Status{Counters: pl.totals()}
 	if pl.queue != nil {
 		st.Queued = pl.queue.held.Load()

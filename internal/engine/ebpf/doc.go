@@ -11,7 +11,31 @@
 // survivors to the device through a packet socket, whose packets the program
 // knows by the socket's cookie. They pass the device's own qdisc as before; their
 // mark, priority and departure time are lost on the way. On ingress the survivors
-// go back through the TAP.
+// go back through the TAP. Super-packets of TCP come whole; where the model counts
+// packets it sees their segments, and segments that leave together stay together. IPv4
+// on a loopback device leaves through a raw socket, since it needs its route: it passes
+// netfilter's OUTPUT and POSTROUTING twice.
+//
+// The thread runs under SCHED_FIFO where it may. It is woken by the first packet and
+// shortly before one is due, by what wake-ups are late, and runs towards the due time
+// for at most a fifth of its time. What waits is bounded in packets by the model's limit
+// and in bytes by maxQueued, besides what the TAP holds.
+//
+// Beside others. A queue's packets go through the whole hook once more. On tcx a
+// program of ours is put back to the head when somebody has come to stand before it,
+// as Read finds out, so that programs of others see each packet once; on clsact a
+// filter that was added later with the same priority stands before ours and sees them
+// twice. A sniffer on the device sees each packet once on the way out; on the way in,
+// where packet sockets stand before the hook, it sees a queue's packet as it comes and
+// again as it is let in.
+//
+// A content rule acts on chosen packets (package content). It is a place of its own,
+// with a program of its own: what was set last comes first, and the next one sees what
+// it let pass. The program reads the headers, follows each connection's sequence numbers
+// in an LRU map of 65,536, draws a turn where a count bounds the rule, and writes a
+// record of each chosen packet to a BPF ring buffer (Linux 5.8), which a sleeping
+// goroutine empties. What it counts it counts without this process, too; only acting
+// needs the heartbeat.
 //
 // Fail open. A program passes everything when this process has not written its
 // heartbeat for 50 ms, or when the fault's deadline is past. A stopped or killed

@@ -37,8 +37,9 @@ func (pl *place) lead() {
 // was attached. A queue sends a packet through the whole hook once more, so a program
 // before ours would see it twice. Programs of engines keep their order among
 // themselves. load makes the program anew, since the kernel takes the same one only once
-// at a hook. For the moment that both are there, a packet may be judged by both.
-func (t *tcx) lead(load func() (*ebpf.Program, error)) error {
+// at a hook; it takes over once it is there. A packet that is between both in that moment
+// passes unjudged, and none is judged twice.
+func (t *tcx) lead(load func() (*ebpf.Program, func(), error)) error {
 	if t.moves >= maxMoves {
 		return nil
 	}
@@ -48,7 +49,7 @@ func (t *tcx) lead(load func() (*ebpf.Program, error)) error {
 			return err
 		}
 		t.moves++
-		prog, err := load()
+		prog, takeOver, err := load()
 		if err != nil {
 			return err
 		}
@@ -56,6 +57,7 @@ func (t *tcx) lead(load func() (*ebpf.Program, error)) error {
 		if err != nil {
 			return errors.Join(err, prog.Close())
 		}
+		takeOver()
 		old := tcx{link: t.link, prog: t.prog}
 		t.link, t.prog = l, prog
 		t.log.Info("ebpf: moved a program before those of others", "namespace", t.namespace,

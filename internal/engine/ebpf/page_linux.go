@@ -77,7 +77,9 @@ type page struct {
 	tap atomic.Uint32
 	// beat is when the place's queue last ran, CLOCK_MONOTONIC in ns.
 	beat atomic.Uint64
-	_    [64 - 16]byte
+	// generation is that of the program which judges; others at the hook let pass.
+	generation atomic.Uint32
+	_          [64 - 20]byte
 
 	seen, lost, opened, diverted atomic.Uint64
 	// ordinal, turns and missed belong to a content rule: packets of the wire, chosen

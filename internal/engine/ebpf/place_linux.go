@@ -41,8 +41,9 @@ type place struct {
 	header int
 	page   *shared[page]
 	prog   attachment
-	// load makes the program once more, for lead.
-	load  func() (*ebpf.Program, error)
+	// load makes the program once more, for lead. What it returns does nothing before
+	// the function is called, and the one before it nothing afterwards.
+	load  func() (*ebpf.Program, func(), error)
 	queue *queue // nil until a Set needs it
 
 	// turn counts the slots written.
@@ -158,12 +159,17 @@ func (pl *place) arm(ctx context.Context) error {
 		if err := pl.openRule(&c); err != nil {
 			return err
 		}
-		ins, err := c.program()
-		if err != nil {
-			return err
+		pl.load = func() (*ebpf.Program, func(), error) {
+			c.generation = page.at.generation.Load() + 1
+			generation := c.generation
+			ins, err := c.program()
+			if err != nil {
+				return nil, nil, err
+			}
+			prog, err := loadProgram(ownPrefix+string(pl.at.Hook), ins)
+			return prog, func() { page.at.generation.Store(generation) }, err
 		}
-		pl.load = func() (*ebpf.Program, error) { return loadProgram(ownPrefix+string(pl.at.Hook), ins) }
-		prog, err := pl.load()
+		prog, takeOver, err := pl.load()
 		if err != nil {
 			return err
 		}
@@ -171,6 +177,7 @@ func (pl *place) arm(ctx context.Context) error {
 			prog.Close()
 			return err
 		}
+		takeOver()
 		return nil
 	})
 	if err != nil {

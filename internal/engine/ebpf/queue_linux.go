@@ -106,10 +106,9 @@ func (pl *place) openQueue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if link.Attrs().EncapType == "loopback" && match.Family(pl.at.Match) != 6 {
-			// The packet comes back without its route, and 127.0.0.1 is refused as a
-			// source then, unless route_localnet and accept_local say otherwise.
-			return fmt.Errorf("delay, reorder, duplicate and corrupt of IPv4 on loopback: %w", errors.ErrUnsupported)
+		lo := link.Attrs().EncapType == "loopback" && match.Family(pl.at.Match) != 6
+		if lo && pl.at.Hook == target.Ingress {
+			return fmt.Errorf("everything but loss of IPv4 on a loopback device's ingress; its egress sees every packet: %w", errors.ErrUnsupported)
 		}
 		if pl.header != 14 {
 			return fmt.Errorf("everything but loss on a device without Ethernet headers: %w", errors.ErrUnsupported)
@@ -125,7 +124,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 		if pl.at.Hook == target.Ingress {
 			return pl.returnThroughTAP(q, &undo)
 		}
-		return pl.sendThroughSocket(q, &undo)
+		return pl.sendThroughSocket(q, lo, &undo)
 	})
 	if err != nil {
 		return errors.Join(err, q.release())
@@ -137,23 +136,37 @@ func (pl *place) openQueue(ctx context.Context) error {
 	return nil
 }
 
-// sendThroughSocket sends to the device, with a socket that the program knows.
-func (pl *place) sendThroughSocket(q *queue, undo *[]func() error) error {
+// sendThroughSocket sends to the device, with sockets that the program knows; lo says
+// that it is a loopback device with packets of IPv4.
+func (pl *place) sendThroughSocket(q *queue, lo bool, undo *[]func() error) error {
 	s, err := newSocket(pl.at.Index, pl.e.mark)
 	if err != nil {
 		return err
 	}
 	*undo = append(*undo, s.close)
 	q.out = s
-	own := struct{ Rank, Hook uint32 }{pl.rank, pl.hook.id}
-	if err := pl.e.sockets.Put(s.cookie, own); err != nil {
-		return fmt.Errorf("make a socket known: %w", err)
+	cookies := []uint64{s.cookie}
+	if lo {
+		l, err := newLoopback(s, pl.e.mark)
+		if err != nil {
+			return err
+		}
+		*undo = append(*undo, l.close)
+		q.out = l
+		cookies = append(cookies, l.cookie)
 	}
 	pl.e.hub.at.queues.Add(1)
 	*undo = append(*undo, func() error {
 		pl.e.hub.at.queues.Add(^uint64(0))
-		return pl.e.sockets.Delete(s.cookie)
+		return nil
 	})
+	own := struct{ Rank, Hook uint32 }{pl.rank, pl.hook.id}
+	for _, c := range cookies {
+		if err := pl.e.sockets.Put(c, own); err != nil {
+			return fmt.Errorf("make a socket known: %w", err)
+		}
+		*undo = append(*undo, func() error { return pl.e.sockets.Delete(c) })
+	}
 	return nil
 }
 

@@ -1,9 +1,11 @@
 package ebpf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"net/netip"
+	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -660,38 +662,88 @@ func TestSeedInTheQueue(t *testing.T) {
 	}
 }
 
-// On loopback, IPv6 works and IPv4 is refused with a reason.
+// On loopback both versions of IP are held: single packets, connections, long datagrams
+// and those to other addresses of the host, none of them damaged, and no sysctl is
+// touched.
 func TestLoopback(t *testing.T) {
-	l, e := newLab(t), newEngine(t, Config{})
-	p := target.Place{Namespace: l.client, Device: "lo", Hook: target.Egress}
-	l.in(t, l.client, func() error {
-		lo, err := netlink.LinkByName("lo")
-		if err == nil {
-			p.Index = lo.Attrs().Index
+	both(t, func(t *testing.T, cfg Config) {
+		l, e := newLab(t), newEngine(t, cfg)
+		l.server = l.client // both ends in one namespace
+		p := target.Place{Namespace: l.client, Device: "lo", Hook: target.Egress}
+		sysctls := func() (all string) {
+			l.in(t, l.client, func() error {
+				lo, err := netlink.LinkByName("lo")
+				if err != nil {
+					return err
+				}
+				p.Index = lo.Attrs().Index
+				for _, name := range []string{"route_localnet", "accept_local", "rp_filter"} {
+					b, err := os.ReadFile("/proc/sys/net/ipv4/conf/lo/" + name)
+					if err != nil {
+						return err
+					}
+					all += name + " " + string(b)
+				}
+				return nil
+			})
+			return all
 		}
-		return err
+		before := sysctls()
+		const delay = 20 * ms
+		addresses, faults := []string{"127.0.0.1", client4, "::1"}, []qdisc.Netem{{Delay: delay, Loss: 1, Duplicate: 1, Seed: 3}, {Delay: delay}}
+		if inVM && testing.Short() {
+			addresses, faults = addresses[:1], faults[:1]
+		}
+		for _, address := range addresses {
+			f := l.newFlow(t, address, address, 0, port)
+			p.Match.Include = []target.Flow{{Protocol: 17, DestinationPorts: target.Port(port)}}
+			for _, size := range []int{64, 60_000} {
+				got, c := steady(t, e, p, qdisc.Netem{Delay: delay}, func() []arrival {
+					f.send(50, size, ms)
+					return f.collect(50)
+				})
+				if len(got) != 50 || least(got) < delay || f.bad > 0 || c.Seen != 50 || c.Delayed != 50 || c.Overflow > 0 {
+					t.Errorf("%s: %d of 50 arrived, from %s, %d of them damaged; %+v", address, len(got), least(got), f.bad, c)
+				}
+			}
+			if err := e.Clear(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+			f.out.Close()
+			f.in.Close()
+
+			// Both directions of a connection pass egress.
+			p.Match.Include = []target.Flow{{Protocol: 6}}
+			for _, n := range faults {
+				set(t, e, p, n)
+				client, peer := l.connect(t, address)
+				data := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
+				limit := time.Now().Add(slower(30 * time.Second))
+				_, _ = client.SetDeadline(limit), peer.SetDeadline(limit)
+				go func() { _, _ = client.Write(data) }()
+				got := make([]byte, len(data))
+				if n, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("%s: %d of %d bytes, %v", address, n, len(data), err)
+				}
+				start := time.Now()
+				go func() { _, _ = peer.Write([]byte{1}) }()
+				if _, err := io.ReadFull(client, got[:1]); err != nil || time.Since(start) < delay {
+					t.Errorf("%s: the answer took %s: %v", address, time.Since(start), err)
+				}
+				if c := counters(t, e, p); c.Opened == 0 && c.Seen-c.Lost+c.Duplicated > c.Delayed {
+					t.Errorf("%s: %+v", address, c)
+				}
+			}
+			if err := e.Clear(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after := sysctls(); after != before {
+			t.Errorf("sysctls of lo were\n%sand are\n%s", before, after)
+		}
+		p.Hook = target.Ingress
+		if err := e.Set(ctx, p, qdisc.Netem{Delay: delay}, in(time.Minute)); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("ingress: %v", err)
+		}
 	})
-	if err := e.Set(ctx, p, qdisc.Netem{Loss: 20}, in(time.Minute)); err != nil {
-		t.Errorf("loss: %v", err)
-	}
-	err := e.Set(ctx, p, qdisc.Netem{Delay: 20 * ms}, in(time.Minute))
-	if !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("delay: %v", err)
-	}
-	if st, err := e.Read(ctx, p); err != nil || st.Netem.Loss != 20 {
-		t.Errorf("after the refusal: %+v, %v", st, err)
-	}
-	if err := e.Clear(ctx, p); err != nil {
-		t.Fatal(err)
-	}
-	p.Match.Include = []target.Flow{{Protocol: 17, Destination: netip.MustParsePrefix("::1/128"), DestinationPorts: target.Port(port)}}
-	set(t, e, p, qdisc.Netem{Delay: 20 * ms})
-	server := l.server
-	l.server = l.client // both ends in one namespace
-	defer func() { l.server = server }()
-	f := l.newFlow(t, "::1", "::1", 0, port)
-	f.send(50, 64, ms)
-	if got := f.collect(50); len(got) != 50 || least(got) < 20*ms {
-		t.Errorf("%d of 50 arrived, from %s", len(got), least(got))
-	}
 }

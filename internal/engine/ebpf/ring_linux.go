@@ -129,10 +129,10 @@ func (l *ruleLog) add(c chosen) {
 func (l *ruleLog) count(p *page) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Missed before the others, which are counted behind it: so none is missing that
-	// still may come.
-	l.missed = p.missed.Load()
+	// A program counts a packet behind its record, and what it missed before: in this
+	// order no record is waited for that will never come.
 	l.chosen = p.lost.Load() + p.diverted.Load()
+	l.missed = p.missed.Load()
 }
 
 // end says that the rule is over, once.

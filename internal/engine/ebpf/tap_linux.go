@@ -29,7 +29,9 @@ const (
 const tapPattern = "netemq%d"
 
 // tapQueue is how many packets the TAP holds until they are read. A TAP does not
-// hold its sender back: what comes on top is dropped.
+// hold its sender back: what comes on top is dropped, and counted as overflow. That is
+// 20 MB of frames. Super-packets could be 0.7 GB, but a program passes everything when
+// they have not been read for 50 ms (staleAfter).
 const tapQueue = 10000
 
 // tap is a device whose other side is a descriptor of ours.
