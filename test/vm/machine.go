@@ -59,10 +59,32 @@ func (e *DiedError) Unwrap() error { return e.Err }
 
 // Run boots the guest, runs command in its shell as root, copies both of its
 // streams to out while they come, and returns its exit code when the guest is
-// off. A DiedError says that the guest did not come as far as that. When ctx ends
-// the guest is killed. Nothing is left behind; when this process is killed, a folder
-// that the next run removes.
+// off. A DiedError says that the guest did not come as far as that; one that died
+// before it said anything has been booted twice. When ctx ends the guest is killed.
+// Nothing is left behind; when this process is killed, a folder that the next run
+// removes.
 func (m Machine) Run(ctx context.Context, command string, out io.Writer) (int, error) {
+	first := &counter{to: out}
+	code, err := m.boot(ctx, command, first)
+	var died *DiedError
+	if errors.As(err, &died) && first.bytes == 0 {
+		return m.boot(ctx, command, out)
+	}
+	return code, err
+}
+
+// counter counts what it passes on.
+type counter struct {
+	to    io.Writer
+	bytes int
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.bytes += len(p)
+	return c.to.Write(p)
+}
+
+func (m Machine) boot(ctx context.Context, command string, out io.Writer) (int, error) {
 	if err := Check(); err != nil {
 		return 0, err
 	}

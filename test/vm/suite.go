@@ -40,7 +40,7 @@ var Suites = []Suite{
 	{Package: "namespaces", Limit: 2 * time.Minute},
 	{Package: "internal/match", Limit: 2 * time.Minute},
 	{Package: "internal/engine/netem", Limit: 6 * time.Minute},
-	{Package: "internal/engine/ebpf", Limit: 4 * time.Minute},
+	{Package: "internal/engine/ebpf", Limit: 8 * time.Minute},
 	{Package: "internal/verify", Run: "^TestNetem", Limit: 4 * time.Minute},
 	{Package: "internal/cli", Run: "^TestPlanCanBeTyped$", Limit: 2 * time.Minute},
 	{Package: "internal/offload", Limit: 2 * time.Minute},
