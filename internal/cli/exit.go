@@ -62,11 +62,8 @@ func hintUnsupported(err error, spec fault.Spec) error {
 		return hintContent(err, spec)
 	}
 	lo := spec.Selector != nil && spec.Selector.Device == loopback
-	switch n := *spec.Packet; {
-	case lo && spec.Direction == fault.From:
+	if lo && spec.Direction == fault.From {
 		return fault.WithHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
-	case spec.Engine != fault.Netem && (n.Slot != qdisc.Slot{} || lo && n.Queues()):
-		return fault.WithHint(err, "it needs the netem engine: a kernel with sch_netem ('netemctl doctor')")
 	}
 	return err
 }
@@ -79,8 +76,6 @@ func hintContent(err error, spec fault.Spec) error {
 		return fault.WithHint(err, "leave --engine out, or write --engine ebpf; beside a fault of netem on the same packets it works, too")
 	case lo && spec.Direction == fault.From:
 		return fault.WithHint(err, "write --direction egress: every packet of "+loopback+" passes it, the answers too")
-	case lo && spec.Content.Hold > 0:
-		return fault.WithHint(err, "'netemctl drop' works there: a packet that is lost needs no way back")
 	}
 	return err
 }
