@@ -282,7 +282,7 @@ var differ = []struct {
 	{"limit", qdisc.Netem{Rate: 40_000, Limit: 20}, nil, 0, nil},
 	{"slot", qdisc.Netem{Slot: qdisc.Slot{MinDelay: 100 * ms, MaxDelay: 100 * ms}}, nil, 0, []comparison{byDelay}},
 
-	{"wrong loss", qdisc.Netem{Loss: 20}, &qdisc.Netem{Loss: 40}, 0, []comparison{byLoss}},
+	{"wrong loss", qdisc.Netem{Loss: 20}, &qdisc.Netem{Loss: 60}, 0, []comparison{byLoss}},
 	{"wrong jitter", qdisc.Netem{Delay: 150 * ms, Jitter: 100 * ms}, &qdisc.Netem{Delay: 150 * ms, Jitter: 40 * ms}, 0, []comparison{byDelay}},
 	{"slightly wrong loss", qdisc.Netem{Loss: 20}, &qdisc.Netem{Loss: 22}, 50_000, []comparison{byLoss}},
 }
