@@ -65,19 +65,7 @@ func (a *app) planFault(ctx context.Context, spec fault.Spec) error {
 		a.warn(p.Warnings)
 	}
 	return a.emit(answer{kind: "plan", data: p, table: func(w io.Writer, s style) {
-		fmt.Fprintf(w, "plan: %s (nothing was changed)\n", s.bold(words(spec)))
-		rows := [][2]string{{"engine", string(p.Engine)}}
-		for place := range strings.SplitSeq(p.Placement, placeSeparator) {
-			rows = append(rows, [2]string{"placement", place})
-		}
-		if spec.Selector != nil {
-			rows = append(rows, [2]string{"match", p.Match})
-		}
-		for _, o := range p.Offload {
-			for _, c := range o.Commands {
-				rows = append(rows, [2]string{"offload", inNetns(c, o.Netns)})
-			}
-		}
+		rows := p.head(w, s, spec)
 		for _, o := range p.Operations {
 			rows = append(rows, [2]string{"tcx", o.TCX})
 			for _, b := range o.Before {
@@ -87,6 +75,24 @@ func (a *app) planFault(ctx context.Context, spec fault.Spec) error {
 		}
 		pairs(w, s, rows)
 	}})
+}
+
+// head writes the title and returns the rows that all plans begin with.
+func (p planView) head(w io.Writer, s style, spec fault.Spec) [][2]string {
+	fmt.Fprintf(w, "plan: %s (nothing was changed)\n", s.bold(words(spec)))
+	rows := [][2]string{{"engine", string(p.Engine)}}
+	for place := range strings.SplitSeq(p.Placement, placeSeparator) {
+		rows = append(rows, [2]string{"placement", place})
+	}
+	if spec.Selector != nil {
+		rows = append(rows, [2]string{"match", p.Match})
+	}
+	for _, o := range p.Offload {
+		for _, c := range o.Commands {
+			rows = append(rows, [2]string{"offload", inNetns(c, o.Netns)})
+		}
+	}
+	return rows
 }
 
 func inNetns(command, namespace string) string {

@@ -48,19 +48,7 @@ func (a *app) planContent(ctx context.Context, spec fault.Spec) error {
 		a.warn(p.Warnings)
 	}
 	return a.emit(answer{kind: "plan", data: p, table: func(w io.Writer, s style) {
-		fmt.Fprintf(w, "plan: %s (nothing was changed)\n", s.bold(words(spec)))
-		rows := [][2]string{{"engine", string(p.Engine)}}
-		for place := range strings.SplitSeq(p.Placement, placeSeparator) {
-			rows = append(rows, [2]string{"placement", place})
-		}
-		if spec.Selector != nil {
-			rows = append(rows, [2]string{"match", p.Match})
-		}
-		for _, o := range p.Offload {
-			for _, c := range o.Commands {
-				rows = append(rows, [2]string{"offload", inNetns(c, o.Netns)})
-			}
-		}
+		rows := p.head(w, s, spec)
 		for _, t := range p.TCX {
 			rows = append(rows, [2]string{"tcx", t})
 		}

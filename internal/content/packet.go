@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"go/token"
+
+	"netemd/internal/ether"
 )
 
 // Holds says whether c is true of a packet, which begins at the link layer whose header
@@ -14,20 +16,12 @@ func Holds(c Condition, frame []byte, header int) bool {
 	return c.holds(&p)
 }
 
-// Numbers of protocols and EtherTypes (IANA; linux/if_ether.h).
+// Numbers of protocols (IANA).
 const (
 	protoICMP   = 1
 	protoTCP    = 6
 	protoUDP    = 17
 	protoICMPv6 = 58
-
-	etherIPv4   = 0x0800
-	etherVLAN   = 0x8100
-	etherIPv6   = 0x86dd
-	etherVLANAD = 0x88a8
-
-	tags       = 2 // how many of VLANs are walked over
-	extensions = 4 // how many headers of IPv6 are
 )
 
 // packet is one that was read as far as it can be.
@@ -48,10 +42,10 @@ type packet struct {
 
 func read(frame []byte, header int) packet {
 	var p packet
-	kind, ip := etherType(frame, header)
+	kind, ip := ether.Type(frame, header)
 	end := len(ip)
 	switch {
-	case kind == etherIPv4 && len(ip) >= 20:
+	case kind == ether.IPv4 && len(ip) >= 20:
 		p.family, p.ip, p.proto = 4, ip, ip[9]
 		p.length = int(binary.BigEndian.Uint16(ip[2:]))
 		if p.length == 0 { // longer than the field can say (BIG TCP)
@@ -63,7 +57,7 @@ func read(frame []byte, header int) packet {
 		if fragment&0x1fff == 0 {
 			p.readTransport(at, min(p.length, end))
 		}
-	case kind == etherIPv6 && len(ip) >= 40:
+	case kind == ether.IPv6 && len(ip) >= 40:
 		p.family, p.ip, p.proto = 6, ip, ip[6]
 		p.length = int(binary.BigEndian.Uint16(ip[4:])) + 40
 		if p.length == 40 {
@@ -76,39 +70,11 @@ func read(frame []byte, header int) packet {
 	return p
 }
 
-// etherType is what the link layer carries, behind its tags, and that.
-func etherType(frame []byte, header int) (uint16, []byte) {
-	if len(frame) < header {
-		return 0, nil
-	}
-	rest := frame[header:]
-	if header < 14 {
-		switch {
-		case len(rest) > 0 && rest[0]>>4 == 4:
-			return etherIPv4, rest
-		case len(rest) > 0 && rest[0]>>4 == 6:
-			return etherIPv6, rest
-		}
-		return 0, rest
-	}
-	kind := binary.BigEndian.Uint16(frame[header-2:])
-	for range tags {
-		if kind != etherVLAN && kind != etherVLANAD {
-			break
-		}
-		if len(rest) < 4 {
-			return 0, nil
-		}
-		kind, rest = binary.BigEndian.Uint16(rest[2:]), rest[4:]
-	}
-	return kind, rest
-}
-
 // walk goes over extension headers, and returns where what they carry begins; 0 where
 // that is no header.
 func (p *packet) walk() int {
 	at := 40
-	for range extensions {
+	for range ether.Extensions {
 		switch p.proto {
 		case 0, 43, 60: // hop-by-hop, routing, destination options
 			if len(p.ip) < at+8 {

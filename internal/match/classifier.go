@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"netemd/internal/ether"
 	"netemd/internal/target"
 )
 
@@ -84,7 +85,7 @@ func (s *Sequence) Select(m target.Match, header int, pass string) error {
 		p.untag()
 	}
 	if !p.control {
-		s.Add(asm.JEq.Imm(asm.R1, htons(etherARP), pass))
+		s.Add(asm.JEq.Imm(asm.R1, htons(ether.ARP), pass))
 	}
 	for _, f := range []*branch{v6, v4} {
 		if f.parse {
@@ -131,7 +132,7 @@ type branch struct {
 func (b *branch) label(what string) string { return fmt.Sprintf("match.v%d%s", b.family, what) }
 
 func (p *program) plan(m target.Match, family int) *branch {
-	b := &branch{family: family, kind: etherIPv4, end: p.rest}
+	b := &branch{family: family, kind: ether.IPv4, end: p.rest}
 	b.include, b.exclude = ofFamily(m.Include, family), ofFamily(m.Exclude, family)
 	// Flows that take all of the family are no comparison, but an end.
 	switch {
@@ -146,7 +147,7 @@ func (p *program) plan(m target.Match, family int) *branch {
 	b.flags = slices.ContainsFunc(b.include, flagged) || slices.ContainsFunc(b.exclude, flagged)
 	b.parse = b.flows || b.end != p.rest
 	if family == 6 {
-		b.kind = etherIPv6
+		b.kind = ether.IPv6
 		b.parse = b.parse || b.end == selected && !p.control // neighbour discovery
 	}
 	return b
@@ -155,11 +156,11 @@ func (p *program) plan(m target.Match, family int) *branch {
 // untag walks over the tags in the data. EtherTypes are in R1, as they lie in the
 // packet.
 func (p *program) untag() {
-	for i := range tags {
+	for i := range ether.Tags {
 		tag := fmt.Sprintf("match.tag%d", i)
 		p.Add(
-			asm.JEq.Imm(asm.R1, htons(etherVLAN), tag),
-			asm.JNE.Imm(asm.R1, htons(etherVLANAD), "match.untagged"),
+			asm.JEq.Imm(asm.R1, htons(ether.VLAN), tag),
+			asm.JNE.Imm(asm.R1, htons(ether.VLANAD), "match.untagged"),
 		)
 		p.At(tag)
 		p.Add(asm.Mov.Reg(asm.R2, rOffset))
@@ -223,7 +224,7 @@ func (p *program) readIPv6(b *branch) {
 	if b.flags {
 		p.Add(asm.StoreImm(asm.RFP, stackFlags, noFlags, asm.Word))
 	}
-	for i := range extensions {
+	for i := range ether.Extensions {
 		label := func(what string) string { return b.label(fmt.Sprintf("%s%d", what, i)) }
 		p.Add(
 			asm.LoadMem(asm.R1, asm.RFP, next, asm.Byte),

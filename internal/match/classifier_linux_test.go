@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"netemd/internal/ether"
 	"netemd/internal/target"
 	"netemd/internal/testenv"
 )
@@ -38,9 +39,9 @@ func runnable(packet []byte) bool {
 		return false
 	}
 	switch binary.BigEndian.Uint16(packet[12:]) {
-	case etherIPv4:
+	case ether.IPv4:
 		return len(packet) >= 14+20
-	case etherIPv6:
+	case ether.IPv6:
 		return len(packet) >= 14+40
 	}
 	return true
@@ -78,7 +79,7 @@ func TestSelects(t *testing.T) {
 	var (
 		tcp4 = frame{source: a4, destination: b4, protocol: protoTCP, payload: ports(1000, 80)}
 		udp6 = frame{source: a6, destination: b6, protocol: protoUDP, payload: ports(1000, 80)}
-		arp  = frame{kind: etherARP, payload: make([]byte, 28)}
+		arp  = frame{kind: ether.ARP, payload: make([]byte, 28)}
 		lldp = frame{kind: 0x88cc, payload: make([]byte, 46)}
 		icmp = frame{source: a4, destination: b4, protocol: 1, payload: []byte{8, 0, 0, 0, 1, 2, 3, 4}}
 		echo = frame{source: a6, destination: b6, protocol: protoICMPv6, payload: []byte{128, 0, 0, 0, 1, 2, 3, 4}}
@@ -102,9 +103,9 @@ func TestSelects(t *testing.T) {
 	}{
 		{"all: TCP", target.Match{}, tcp4, true},
 		{"all: ARP", target.Match{}, arp, false},
-		{"all: ARP in a VLAN", target.Match{}, with(arp, func(f *frame) { f.tags = []uint16{etherVLAN} }), false},
+		{"all: ARP in a VLAN", target.Match{}, with(arp, func(f *frame) { f.tags = []uint16{ether.VLAN} }), false},
 		{"all: neighbour discovery", target.Match{}, ns, false},
-		{"all: neighbour discovery in two VLANs", target.Match{}, with(ns, func(f *frame) { f.tags = []uint16{etherVLANAD, etherVLAN} }), false},
+		{"all: neighbour discovery in two VLANs", target.Match{}, with(ns, func(f *frame) { f.tags = []uint16{ether.VLANAD, ether.VLAN} }), false},
 		{"all: neighbour discovery behind a header, which is none", target.Match{}, with(ns, func(f *frame) { f.extensions = []extension{{number: protoDestination}} }), true},
 		{"all: ICMPv6 without a type", target.Match{}, with(ns, func(f *frame) { f.payload = nil }), true},
 		{"all: echo", target.Match{}, echo, true},
@@ -158,10 +159,10 @@ func TestSelects(t *testing.T) {
 		{"protocol: cut extension header", include(target.Flow{Protocol: protoUDP}), with(udp6, func(f *frame) {
 			f.extensions, f.cut = []extension{{number: protoHopByHop}}, 12
 		}), false},
-		{"port: VLAN", include(port80), with(tcp4, func(f *frame) { f.tags = []uint16{etherVLAN} }), true},
-		{"port: VLAN in VLAN", include(port80), with(udp6, func(f *frame) { f.tags = []uint16{etherVLANAD, etherVLAN} }), true},
-		{"port: three VLANs", include(port80), with(udp6, func(f *frame) { f.tags = []uint16{etherVLANAD, etherVLAN, etherVLAN} }), false},
-		{"all: three VLANs", target.Match{}, with(arp, func(f *frame) { f.tags = []uint16{etherVLANAD, etherVLAN, etherVLAN} }), true},
+		{"port: VLAN", include(port80), with(tcp4, func(f *frame) { f.tags = []uint16{ether.VLAN} }), true},
+		{"port: VLAN in VLAN", include(port80), with(udp6, func(f *frame) { f.tags = []uint16{ether.VLANAD, ether.VLAN} }), true},
+		{"port: three VLANs", include(port80), with(udp6, func(f *frame) { f.tags = []uint16{ether.VLANAD, ether.VLAN, ether.VLAN} }), false},
+		{"all: three VLANs", target.Match{}, with(arp, func(f *frame) { f.tags = []uint16{ether.VLANAD, ether.VLAN, ether.VLAN} }), true},
 
 		{"ports: below", include(target.Flow{DestinationPorts: target.Ports{First: 81, Last: 90}}), tcp4, false},
 		{"ports: first", include(target.Flow{DestinationPorts: target.Ports{First: 80, Last: 90}}), tcp4, true},
@@ -226,7 +227,7 @@ func TestSelects(t *testing.T) {
 				t.Errorf("%s: Selects says %t, want %t", tt.match, got, tt.want)
 			}
 			if !runnable(packet) {
-				tt.packet.tags = append(tt.packet.tags, etherVLAN)
+				tt.packet.tags = append(tt.packet.tags, ether.VLAN)
 				packet = tt.packet.bytes()
 			}
 			if got := runs(t, load(t, tt.match, 14), packet); got != tt.want {
@@ -361,7 +362,7 @@ func (w world) packet(bare bool) []byte {
 		f.payload[0] = pick[byte](w, 1, 128, 132, 133, 135, 137, 138)
 	}
 	for range pick(w, 0, 0, 0, 1, 2, 3) {
-		f.tags = append(f.tags, pick[uint16](w, etherVLAN, etherVLANAD))
+		f.tags = append(f.tags, pick[uint16](w, ether.VLAN, ether.VLANAD))
 	}
 	switch w.IntN(2) {
 	case 0:
@@ -385,7 +386,7 @@ func (w world) packet(bare bool) []byte {
 			f.source = netip.AddrFrom16(a)
 		}
 	} else {
-		f.kind = pick[uint16](w, 0, 0, 0, 0, 0, 0, 0, etherARP, etherIPv4, etherIPv6, 0x88cc, 0x0003)
+		f.kind = pick[uint16](w, 0, 0, 0, 0, 0, 0, 0, ether.ARP, ether.IPv4, ether.IPv6, 0x88cc, 0x0003)
 	}
 	if w.IntN(4) == 0 {
 		f.cut = w.IntN(100)

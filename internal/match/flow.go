@@ -21,20 +21,7 @@ const (
 	protoUDPLite     = 136
 )
 
-// EtherTypes (linux/if_ether.h).
 const (
-	etherIPv4   = 0x0800
-	etherARP    = 0x0806
-	etherVLAN   = 0x8100
-	etherIPv6   = 0x86dd
-	etherVLANAD = 0x88a8
-)
-
-const (
-	// tags is how many VLAN tags in the data are walked over.
-	tags = 2
-	// extensions is how many IPv6 extension headers are.
-	extensions = 4
 	// unread is the protocol of a packet that ends before it says it.
 	unread = 256
 	// flagsAt is where a TCP header has its flags, and noFlags those of a packet that

@@ -3,6 +3,8 @@ package match
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"netemd/internal/ether"
 )
 
 // frame makes packets of every kind, also of kinds that no stack sends.
@@ -47,9 +49,9 @@ func (f frame) bytes() []byte {
 	var b []byte
 	kind := f.kind
 	if kind == 0 {
-		kind = etherIPv4
+		kind = ether.IPv4
 		if f.source.Is6() {
-			kind = etherIPv6
+			kind = ether.IPv6
 		}
 	}
 	if !f.bare {

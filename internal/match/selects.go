@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"netemd/internal/ether"
 	"netemd/internal/target"
 )
 
@@ -48,44 +49,16 @@ func read(packet []byte, header int) content {
 	if len(packet) < header {
 		return c
 	}
-	kind, ip := etherType(packet, header)
+	kind, ip := ether.Type(packet, header)
 	switch {
-	case kind == etherARP:
+	case kind == ether.ARP:
 		c.control = true
-	case kind == etherIPv4 && len(ip) >= 20:
+	case kind == ether.IPv4 && len(ip) >= 20:
 		c.readIPv4(ip)
-	case kind == etherIPv6 && len(ip) >= 40:
+	case kind == ether.IPv6 && len(ip) >= 40:
 		c.readIPv6(ip)
 	}
 	return c
-}
-
-// etherType is what the link layer carries, behind its tags, and that; 0 when the
-// packet ends before.
-func etherType(packet []byte, header int) (uint16, []byte) {
-	rest := packet[header:]
-	if header < 14 {
-		if len(rest) > 0 {
-			switch rest[0] >> 4 {
-			case 4:
-				return etherIPv4, rest
-			case 6:
-				return etherIPv6, rest
-			}
-		}
-		return 0, rest
-	}
-	kind := binary.BigEndian.Uint16(packet[header-2:])
-	for range tags {
-		if kind != etherVLAN && kind != etherVLANAD {
-			break
-		}
-		if len(rest) < 4 {
-			return 0, nil
-		}
-		kind, rest = binary.BigEndian.Uint16(rest[2:]), rest[4:]
-	}
-	return kind, rest
 }
 
 func (c *content) readIPv4(ip []byte) {
@@ -104,7 +77,7 @@ func (c *content) readIPv6(ip []byte) {
 	if next == protoICMPv6 && len(ip) > at && ip[at] >= discoverFirst && ip[at] <= discoverLast {
 		c.control = true
 	}
-	for range extensions {
+	for range ether.Extensions {
 		if !walked(next) {
 			break
 		}

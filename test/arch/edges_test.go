@@ -24,14 +24,16 @@ var allowed = map[string][]string{
 	"internal/target":  {"namespaces", "qdisc"},
 	"internal/fault":   {"internal/content", "internal/target", "qdisc"},
 	// Which packets a deterministic fault acts on; plain types, for both sides of the socket.
-	"internal/content": {"qdisc"},
-	"internal/lab":     {"internal/child", "internal/target", "namespaces", "qdisc"},
-	"internal/lab/":    {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
-	"internal/lease":   {"internal/content", "internal/fault", "internal/target", "namespaces", "qdisc"},
+	"internal/content": {"internal/ether", "qdisc"},
+	// The link layer of a packet, for both of the rooms that read one.
+	"internal/ether": {},
+	"internal/lab":   {"internal/child", "internal/target", "namespaces", "qdisc"},
+	"internal/lab/":  {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
+	"internal/lease": {"internal/content", "internal/fault", "internal/target", "namespaces", "qdisc"},
 	// Engines know what a fault is and where; never who holds it.
 	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
 	// What a match selects, as Go and as a program for the kernel; for both engines.
-	"internal/match": {"internal/target"},
+	"internal/match": {"internal/ether", "internal/target"},
 	// What a verification found, for both sides of the socket.
 	"internal/fidelity": {},
 	// Sends numbered packets through a fault and judges what arrives.

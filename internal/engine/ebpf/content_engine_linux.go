@@ -250,15 +250,7 @@ type placeRule struct {
 func (pl *place) setRule(ctx context.Context, until uint64) error {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	if pl.dead {
-		return errDisarmed
-	}
-	if !pl.armed {
-		if err := pl.arm(ctx); err != nil {
-			pl.dead = true
-			return err
-		}
-	} else if err := pl.check(); err != nil {
+	if err := pl.ready(ctx); err != nil {
 		return err
 	}
 	r := pl.rule

@@ -62,18 +62,25 @@ func (pl *place) disarmed() bool {
 	return !pl.armed || pl.dead
 }
 
+// ready arms the place, or looks whether it still is. The caller holds pl.mu.
+func (pl *place) ready(ctx context.Context) error {
+	switch {
+	case pl.dead:
+		return errDisarmed
+	case pl.armed:
+		return pl.check()
+	}
+	err := pl.arm(ctx)
+	if err != nil {
+		pl.dead = true
+	}
+	return err
+}
+
 func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	if pl.dead {
-		return errDisarmed
-	}
-	if !pl.armed {
-		if err := pl.arm(ctx); err != nil {
-			pl.dead = true
-			return err
-		}
-	} else if err := pl.check(); err != nil {
+	if err := pl.ready(ctx); err != nil {
 		return err
 	}
 
