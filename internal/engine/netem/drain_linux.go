@@ -119,14 +119,16 @@ func (e *Engine) dismantle(c *conn, l link) error {
 		return nil // another device has its index
 	}
 	on, err := c.link("device of "+l.name, r.device)
-	if err == nil && r.madeClsact {
+	switch {
+	case absent(err) != nil:
+		return err
+	case err != nil || r.tcx:
+		step("clsact gone")
+		err = c.deleteLink(now)
+	default:
 		err = c.leave(on, now)
 	}
-	if absent(err) != nil {
-		return err
-	}
-	step("clsact gone")
-	if err := c.deleteLink(now); err != nil {
+	if err != nil {
 		return err
 	}
 	step("ifb gone")
@@ -154,20 +156,38 @@ func (e *Engine) discard(c *conn, l link) error {
 	return c.deleteLink(now)
 }
 
-// leave hands the clsact that the record of l calls ours over to another ifb on the
-// same device, or deletes it.
+// leave deletes l, an ifb behind the clsact of a device, and before it the clsact, where
+// the record of l calls that ours; if there is another ifb on the same device, that is
+// handed over to it instead. All of it is done alone, or two agents hand the clsact over
+// to each other's ifb when it has looked at its record for the last time.
 func (c *conn) leave(on, l link) error {
 	return c.alone(on, func() error {
 		all, err := c.links()
 		if err != nil {
 			return err
 		}
+		heir := link{}
 		for _, other := range all {
 			r, ok := parseRecord(other.alias)
-			if ok && other.kind == ifbKind && !r.tcx && other.index != l.index && r.device == on.index {
-				return c.record(other, true)
+			switch {
+			case !ok || other.kind != ifbKind || r.tcx || r.device != on.index:
+			case other.index == l.index:
+				l = other
+			case heir.index == 0:
+				heir = other
 			}
 		}
-		return c.vacate(on)
+		if r, _ := parseRecord(l.alias); r.madeClsact {
+			if heir.index != 0 {
+				err = c.record(heir, true)
+			} else {
+				err = c.vacate(on)
+			}
+			if absent(err) != nil {
+				return err
+			}
+		}
+		step("clsact gone")
+		return c.deleteLink(l)
 	})
 }
