@@ -150,7 +150,14 @@ func (l *loop) read() bool {
 		if n > smallFrame { // frames come in flocks of a size
 			l.spare = l.pool.get(maxFrame)
 		}
-		l.frame(now(), b)
+		t := now()
+		if t-l.last > int64(lateLimit) { // a stall in this round, which recover has not seen
+			l.frames.Add(1)
+			l.overflow.Add(1)
+			l.pool.put(b)
+			continue
+		}
+		l.frame(t, b)
 	}
 	return true
 }
