@@ -38,6 +38,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// keepKeys holds a clsact in a namespace of no name, so that the kernel's code for ingress
+// and egress is patched in once, and not at each first clsact and after each last one:
+// see DiedError.
+const keepKeys = "unshare -n sh -c 'tc qdisc add dev lo clsact && exec sleep 86400' &\n"
+
 func TestKernel61(t *testing.T)  { testKernel(t, Kernel61) }
 func TestKernel612(t *testing.T) { testKernel(t, Kernel612) }
 
@@ -76,7 +81,7 @@ func testKernel(t *testing.T, k Kernel) {
 	start := time.Now()
 	said, err := runSuites(suites, func(left []Suite) (string, error) {
 		var out bytes.Buffer
-		command := "modprobe tun; modprobe sch_netem || { echo 'sch_netem is missing'; exit 9; }\n" + Command(left, root, dir, long != "")
+		command := "modprobe tun; modprobe sch_netem || { echo 'sch_netem is missing'; exit 9; }\n" + keepKeys + Command(left, root, dir, long != "")
 		code, err := machine.Run(ctx, command, io.MultiWriter(&out, log))
 		if err == nil && code != 0 {
 			err = fmt.Errorf("exit code %d", code)
