@@ -21,6 +21,7 @@ import (
 func Main(m *testing.M, ignore ...goleak.Option) {
 	before := snapshot()
 	code := m.Run()
+	stopWatching()
 	if code == 0 { // a failed test has said enough
 		if err := before.leaks(ignore); err != nil {
 			fmt.Fprintf(os.Stderr, "the tests left something behind:\n%v\n", err)
