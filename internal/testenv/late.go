@@ -27,20 +27,21 @@ const (
 	lateVM = 5
 )
 
-// watch looks how late threads wake up, from the first question on.
+// watch looks how late threads wake up, from the first question to the process's end.
 var watch struct {
-	start       sync.Once
-	stop, ended chan struct{}
-	worst       worst
+	start sync.Once
+	worst worst
 }
+
+// watcher is the name by which the search for leaks leaves it out.
+const watcher = "netemd/internal/testenv.watchLateness"
 
 // Lateness is how much longer than asked for the longest sleep of 1 ms of a thread of
 // its own was in the last 10 s: what the machine's load adds to a wake-up. The first
 // call takes 200 ms. It is safe for concurrent use.
 func Lateness() time.Duration {
 	watch.start.Do(func() {
-		watch.stop, watch.ended = make(chan struct{}), make(chan struct{})
-		go watchLateness(watch.stop, watch.ended)
+		go watchLateness()
 		time.Sleep(lateFirst)
 	})
 	return watch.worst.at(time.Now())
@@ -61,28 +62,13 @@ func lateFactor(late time.Duration, vm bool) float64 {
 	return min(f, lateMost)
 }
 
-func watchLateness(stop <-chan struct{}, ended chan<- struct{}) {
-	defer close(ended)
-	runtime.LockOSThread() // not unlocked: the thread ends with it
-	for {
+func watchLateness() {
+	runtime.LockOSThread()
+	for ; ; time.Sleep(latePause) {
 		start := time.Now()
 		time.Sleep(lateSleep)
 		end := time.Now()
 		watch.worst.add(end, end.Sub(start)-lateSleep)
-		select {
-		case <-stop:
-			return
-		case <-time.After(latePause):
-		}
-	}
-}
-
-// stopWatching ends what Lateness began, if it did; nobody asks after it.
-func stopWatching() {
-	watch.start.Do(func() {})
-	if watch.stop != nil {
-		close(watch.stop)
-		<-watch.ended
 	}
 }
 

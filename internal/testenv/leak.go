@@ -21,7 +21,6 @@ import (
 func Main(m *testing.M, ignore ...goleak.Option) {
 	before := snapshot()
 	code := m.Run()
-	stopWatching()
 	if code == 0 { // a failed test has said enough
 		if err := before.leaks(ignore); err != nil {
 			fmt.Fprintf(os.Stderr, "the tests left something behind:\n%v\n", err)
@@ -46,7 +45,7 @@ func snapshot() resources {
 // leaks says what is there now and was not there when r was taken.
 func (r resources) leaks(ignore []goleak.Option) error {
 	var errs []error
-	if err := goleak.Find(ignore...); err != nil {
+	if err := goleak.Find(append(ignore, goleak.IgnoreAnyFunction(watcher))...); err != nil {
 		errs = append(errs, err)
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
