@@ -72,6 +72,22 @@ func inc(s *match.Sequence, offset uintptr) {
 	s.Add(asm.Mov.Imm(asm.R1, 1), asm.AddAtomic.Mem(rPage, asm.R1, asm.DWord, int16(offset)))
 }
 
+// toTAP appends instructions that count the packet as diverted at the time in a register
+// of its own, and have the device it goes to in R1. Of two processors at once, one may
+// overwrite the other's time: loop.arrival makes the best of that.
+func toTAP(s *match.Sequence, time asm.Register) {
+	var p page
+	s.Add(
+		asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.diverted)), asm.DWord),
+		asm.And.Imm(asm.R1, arrivals-1),
+		asm.LSh.Imm(asm.R1, 3),
+		asm.Add.Reg(asm.R1, rPage),
+		asm.StoreMem(asm.R1, int16(unsafe.Offsetof(p.arrived)), time, asm.DWord),
+	)
+	inc(s, unsafe.Offsetof(p.diverted))
+	s.Add(asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.tap)), asm.Word))
+}
+
 // program assembles the classifier.
 func (c *classifier) program() (asm.Instructions, error) {
 	var (
@@ -153,11 +169,11 @@ func (c *classifier) impair(s *match.Sequence) {
 	s.At("divert")
 	s.Add(
 		asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.beat)), asm.DWord),
-		asm.Sub.Reg(rAux, asm.R1),
-		asm.JSGT.Imm(rAux, staleAfter, "open"),
+		asm.Mov.Reg(asm.R2, rAux),
+		asm.Sub.Reg(asm.R2, asm.R1),
+		asm.JSGT.Imm(asm.R2, staleAfter, "open"),
 	)
-	inc(s, unsafe.Offsetof(p.diverted))
-	s.Add(asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.tap)), asm.Word))
+	toTAP(s, rAux)
 	s.At("redirect")
 	s.Add(asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return())
 }

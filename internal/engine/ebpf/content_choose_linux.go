@@ -55,8 +55,8 @@ func (c *classifier) choose(s *match.Sequence) error {
 	inc(s, unsafe.Offsetof(p.missed))
 	s.At("recorded")
 	if c.rule.Hold > 0 {
-		inc(s, unsafe.Offsetof(p.diverted))
-		s.Add(asm.LoadMem(asm.R1, rPage, int16(unsafe.Offsetof(p.tap)), asm.Word))
+		s.Add(asm.LoadMem(asm.R2, asm.RFP, stackChosen, asm.DWord))
+		toTAP(s, asm.R2)
 	} else {
 		inc(s, unsafe.Offsetof(p.lost))
 		s.Add(asm.Mov.Imm(asm.R1, nowhere))

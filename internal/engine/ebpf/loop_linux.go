@@ -36,6 +36,10 @@ type loop struct {
 	spare, rest []byte
 	iov         [2]unix.Iovec
 	last        int64 // the last beat
+	// taken is the number of the next frame among those diverted, came when the last one
+	// was, and empty when the TAP last had none.
+	taken       uint64
+	came, empty int64
 	looked      int64
 	refused     bool // a refused frame was logged
 	spin        spin
@@ -47,7 +51,7 @@ func (q *queue) run() {
 	// Never unlocked, so that the thread with its priority ends here.
 	runtime.LockOSThread()
 	prefer()
-	l := &loop{queue: q, rest: make([]byte, maxFrame), looked: now()}
+	l := &loop{queue: q, rest: make([]byte, maxFrame), looked: now(), empty: now()}
 	for !q.lost.Load() {
 		t := now()
 		if l.last != 0 && t-l.last > staleAfter {
@@ -124,12 +128,14 @@ func (l *loop) read() bool {
 		// The descriptor does not block, so the scheduler need not know.
 		r, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(l.tap.fd), uintptr(unsafe.Pointer(&l.iov)), 2)
 		if errno != 0 {
+			l.taken, l.empty = l.page.diverted.Load(), l.last
 			if errno == unix.EBADFD || errno == unix.EIO {
 				l.lost.Store(true) // somebody deleted the TAP
 			}
 			return errno == unix.EINTR
 		}
 		n := int(r)
+		at := l.arrival()
 		switch {
 		case n < vnetHeader:
 			continue
@@ -157,9 +163,23 @@ func (l *loop) read() bool {
 			l.pool.put(b)
 			continue
 		}
-		l.frame(t, b)
+		l.frame(min(t, at), b)
 	}
 	return true
+}
+
+// arrival is when the frame just read was diverted: the wake-up of the thread is not to
+// be added to its delay. The number of the frame is wrong by a few after the TAP was full,
+// or by one that was on its way when the TAP was empty. Then the time found is one of another
+// frame of the same flock, or is too old, and now stands in for it.
+func (l *loop) arrival() int64 {
+	at := int64(l.page.arrived[l.taken%arrivals].Load())
+	l.taken++
+	if at < l.empty {
+		at = now()
+	}
+	l.came = max(l.came, at)
+	return l.came
 }
 
 // adopt looks whether there is another model, which also lets go what waits.

@@ -25,6 +25,11 @@ const (
 // through three further writes.
 const slots = 4
 
+// arrivals is for how many diverted packets a page holds the time; a power of two. What
+// has come on top when the queue's thread wakes up is a burst, whose packets are as good as
+// simultaneous.
+const arrivals = 256
+
 // slot is one whole configuration, and the random state that goes with it.
 type slot struct {
 	mode atomic.Uint32
@@ -88,6 +93,9 @@ type page struct {
 	_                      [64 - 56]byte
 
 	slots [slots]slot
+	// arrived is when each of the last packets was diverted, CLOCK_MONOTONIC in ns; the
+	// n-th since the beginning is at n modulo arrivals.
+	arrived [arrivals]atomic.Uint64
 }
 
 // hub is the memory that all programs of an engine share.
