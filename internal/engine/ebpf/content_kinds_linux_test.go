@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"netemd/internal/content"
+	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -36,15 +39,17 @@ func TestDropThirdSegment(t *testing.T) {
 		r := content.Rule{Kind: content.Data, N: 3, Count: 1}
 		// All packets are recorded on the way to the rule: what was set last comes first.
 		all := content.Rule{Kind: content.Every, N: 1, Hold: content.MinHold}
-		stalls := 0
-		for i := range often() {
+		once := func(i int) string {
 			rule(t, e, p, r)
 			rule(t, e, p, all)
+			defer clearRule(t, e, p, r)
+			defer clearRule(t, e, p, all)
 			c, _ := s.dial(t)
+			defer c.Close()
 			peer := s.accepted(t, c)
 			segments(t, c, peer, 6)
-			if n, m := ruleCounters(t, e, p, r), ruleCounters(t, e, p, all); n.Opened+m.Opened > 0 {
-				t.Skipf("the machine kept the engine waiting: %+v, %+v", n, m)
+			if said := waited(ruleCounters(t, e, p, r), ruleCounters(t, e, p, all)); said != "" {
+				return said
 			}
 			got := ruleLogOf(t, e, p, r)
 			if len(got.Records) != 1 || got.Chosen != 1 {
@@ -61,18 +66,17 @@ func TestDropThirdSegment(t *testing.T) {
 					sent = append(sent, one.Sequence)
 				}
 			}
-			c.Close()
-			clearRule(t, e, p, all)
-			clearRule(t, e, p, r)
 			// A machine that stands still for 200 ms has segments sent again for nothing.
-			if again > 1 && len(sent) == 6+int(again) && stalls < 3 {
-				stalls++
-				t.Logf("run %d: %d retransmissions: %d", i, again, sent)
-				continue
+			if again > 1 && len(sent) == 6+int(again) {
+				return fmt.Sprintf("%d retransmissions: %d", again, sent)
 			}
 			if again != 1 || len(sent) != 7 || sent[2] != rec.Sequence || sent[3] != rec.Sequence || sent[4] != rec.Sequence+4 {
 				t.Errorf("run %d: %d retransmissions, %d was dropped of %d", i, again, rec.Sequence, sent)
 			}
+			return ""
+		}
+		for i := range often() {
+			undisturbed(t, func() string { return once(i) })
 		}
 	})
 }
@@ -88,20 +92,25 @@ func TestDropSuperPacket(t *testing.T) {
 		p.Match = s.tcp()
 		const n = 60
 		r := content.Rule{Kind: content.Data, N: n, Count: 1}
-		rule(t, e, p, r)
-		c, _ := s.dial(t)
-		peer := s.accepted(t, c)
 		data := bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // 1 MB
-		go func() { _, _ = c.Write(data) }()
-		got := make([]byte, len(data))
-		_ = peer.SetReadDeadline(time.Now().Add(slower(20 * time.Second)))
-		if k, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, data) {
-			t.Fatalf("%d bytes arrived, %v", k, err)
-		}
-		if ruleCounters(t, e, p, r).Opened > 0 {
-			t.Skip("the machine kept the engine waiting")
-		}
-		log := ruleLogOf(t, e, p, r)
+		var (
+			c   *net.TCPConn
+			log content.Log
+		)
+		undisturbed(t, func() string {
+			rule(t, e, p, r)
+			defer clearRule(t, e, p, r)
+			c, _ = s.dial(t)
+			peer := s.accepted(t, c)
+			go func() { _, _ = c.Write(data) }()
+			got := make([]byte, len(data))
+			_ = peer.SetReadDeadline(time.Now().Add(slower(20 * time.Second)))
+			if k, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, data) {
+				t.Fatalf("%d bytes arrived, %v", k, err)
+			}
+			log = ruleLogOf(t, e, p, r)
+			return waited(ruleCounters(t, e, p, r))
+		})
 		if len(log.Records) != 1 {
 			t.Fatalf("%+v", log)
 		}
@@ -113,7 +122,6 @@ func TestDropSuperPacket(t *testing.T) {
 		if again := retransmissions(t, c); again < rec.Segments {
 			t.Errorf("%d segments were sent again, want %d or more", again, rec.Segments)
 		}
-		clearRule(t, e, p, r)
 	}
 }
 
@@ -189,15 +197,20 @@ func TestDropRetransmission(t *testing.T) {
 	second := content.Rule{Kind: content.Retransmit, Count: 1}
 	// What was set last sees packets first: the retransmissions must be looked for
 	// before the first rule takes the original away.
-	rule(t, e, p, first)
-	rule(t, e, p, second)
-	c, _ := s.dial(t)
-	peer := s.accepted(t, c)
-	segments(t, c, peer, 3)
-	a, b := ruleLogOf(t, e, p, first), ruleLogOf(t, e, p, second)
-	if n, m := ruleCounters(t, e, p, first), ruleCounters(t, e, p, second); n.Opened+m.Opened > 0 {
-		t.Skipf("the machine kept the engine waiting: %+v %+v", n, m)
-	}
+	var (
+		c    *net.TCPConn
+		a, b content.Log
+	)
+	undisturbed(t, func() string {
+		rule(t, e, p, first)
+		rule(t, e, p, second)
+		defer clearRule(t, e, p, first)
+		defer clearRule(t, e, p, second)
+		c, _ = s.dial(t)
+		segments(t, c, s.accepted(t, c), 3)
+		a, b = ruleLogOf(t, e, p, first), ruleLogOf(t, e, p, second)
+		return waited(ruleCounters(t, e, p, first), ruleCounters(t, e, p, second))
+	})
 	if len(a.Records) != 1 || len(b.Records) != 1 || a.Records[0].Sequence != b.Records[0].Sequence || b.Records[0].Segment != 0 {
 		t.Fatalf("%+v\n%+v", a, b)
 	}
@@ -217,11 +230,13 @@ func TestDropSYNACK(t *testing.T) {
 		}
 		p.Match = s.tcp().Reverse()
 		r := content.Rule{Kind: content.SYNACK, Count: 1}
-		rule(t, e, p, r)
-		_, took := s.dial(t)
-		if n := ruleCounters(t, e, p, r); n.Opened > 0 {
-			t.Skipf("the machine kept the engine waiting: %+v", n)
-		}
+		var took time.Duration
+		undisturbed(t, func() string {
+			clearRule(t, e, p, r)
+			rule(t, e, p, r)
+			_, took = s.dial(t)
+			return waited(ruleCounters(t, e, p, r))
+		})
 		got := ruleLogOf(t, e, p, r)
 		if len(got.Records) != 1 || got.Records[0].Flags&0x12 != 0x12 || got.Records[0].Source != s.ln.Addr().String() {
 			t.Errorf("%+v", got)
@@ -314,13 +329,15 @@ func TestDropEvery(t *testing.T) {
 				rules = rules[:2]
 			}
 			for _, r := range rules {
-				rule(t, e, p, r)
-				lost := missing(f, 550)
-				n := ruleCounters(t, e, p, r)
-				if n.Opened > 0 {
-					t.Skipf("the machine kept the engine waiting: %+v", n)
-				}
-				var want []uint64
+				var lost, want []uint64
+				var n fault.Counters
+				undisturbed(t, func() string {
+					clearRule(t, e, p, r)
+					rule(t, e, p, r)
+					lost = missing(f, 550)
+					n = ruleCounters(t, e, p, r)
+					return waited(n)
+				})
 				for k := uint64(r.N); k <= 550 && (r.Count == 0 || len(want) < int(r.Count)); k += uint64(r.N) {
 					want = append(want, k-1)
 				}
@@ -352,27 +369,36 @@ func TestDropMatch(t *testing.T) {
 	other := l.newFlow(t, client4, server4, 0, port+1)
 	// The number is the first 8 bytes of the payload, the lowest first.
 	r := content.Rule{Kind: content.Match, Expr: "udp && payload[0] & 0x0f == 5 && payload[1] == 0 && ip.len == 92"}
-	rule(t, e, p, r)
-	if got, want := missing(f, 60), []uint64{5, 21, 37, 53}; !slices.Equal(got, want) && ruleCounters(t, e, p, r).Opened == 0 {
-		t.Errorf("lost %v, want %v", got, want)
-	}
-	clearRule(t, e, p, r)
+	undisturbed(t, func() string {
+		rule(t, e, p, r)
+		defer clearRule(t, e, p, r)
+		got := missing(f, 60)
+		said := waited(ruleCounters(t, e, p, r))
+		if want := []uint64{5, 21, 37, 53}; !slices.Equal(got, want) && said == "" {
+			t.Errorf("lost %v, want %v", got, want)
+		}
+		return said
+	})
 
 	p.Match = target.Match{}
 	r.Count, r.PerConnection = 2, true
-	rule(t, e, p, r)
-	for range 2 {
-		a, b := missing(f, 60), missing(other, 60)
-		if ruleCounters(t, e, p, r).Opened > 0 {
-			t.Skip("the machine kept the engine waiting")
+	undisturbed(t, func() string {
+		clearRule(t, e, p, r)
+		rule(t, e, p, r)
+		var lost [4][]uint64
+		for i, s := range []*stream{f, other, f, other} {
+			lost[i] = missing(s, 60)
 		}
-		if want := []uint64{5, 21}; f.came() == 0 && (!slices.Equal(a, want) && len(a) > 0 || !slices.Equal(b, want) && len(b) > 0) {
-			t.Errorf("lost %v and %v, want %v of each", a, b, want)
+		n := ruleCounters(t, e, p, r)
+		if said := waited(n); said != "" {
+			return said
 		}
-	}
-	if n := ruleCounters(t, e, p, r).Lost; n != 4 {
-		t.Errorf("%d lost, want 2 of each", n)
-	}
+		want := [4][]uint64{{5, 21}, {5, 21}} // and nothing the second time
+		if diff := cmp.Diff(want, lost); diff != "" || n.Lost != 4 {
+			t.Errorf("%d lost, want 2 of each (-want +got):\n%s", n.Lost, diff)
+		}
+		return ""
+	})
 }
 
 // A rule and 20 % loss stand side by side: the rule's own packet is dropped for certain.
@@ -380,15 +406,23 @@ func TestRuleBesideLoss(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	p := onPort(l.place)
 	f := l.newFlow(t, client4, server4, 0, port)
-	set(t, e, p, qdisc.Netem{Loss: 20, Seed: 3})
 	r := content.Rule{Kind: content.Every, N: 10}
-	rule(t, e, p, r)
 	n := 2000
-	lost := missing(f, n)
-	c, d := ruleCounters(t, e, p, r), counters(t, e, p)
-	if c.Opened+d.Opened > 0 {
-		t.Skipf("the machine kept the engine waiting: %+v %+v", c, d)
-	}
+	var (
+		lost []uint64
+		c, d fault.Counters
+	)
+	undisturbed(t, func() string {
+		clearRule(t, e, p, r)
+		if err := e.Clear(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		set(t, e, p, qdisc.Netem{Loss: 20, Seed: 3})
+		rule(t, e, p, r)
+		lost = missing(f, n)
+		c, d = ruleCounters(t, e, p, r), counters(t, e, p)
+		return waited(c, d)
+	})
 	gone := map[uint64]bool{}
 	for _, k := range lost {
 		gone[k] = true

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/child"
+	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/internal/testenv"
 	"netemd/namespaces"
@@ -44,12 +45,33 @@ func TestMain(m *testing.M) {
 // inVM says that every wake-up may be some ms late.
 var inVM = os.Getenv("NETEMD_TEST_VM") == "1"
 
-// slower is d, or more in a virtual machine.
-func slower(d time.Duration) time.Duration {
-	if inVM {
-		return 5 * d
+// slower is d, or more on a machine that is late.
+func slower(d time.Duration) time.Duration { return testenv.Slower(d) }
+
+// undisturbed runs f until it says nothing; what it says is how the machine disturbed
+// it. f makes anew what it needs. A test that is disturbed each time fails.
+func undisturbed(t testing.TB, f func() (disturbed string)) {
+	t.Helper()
+	const tries = 8
+	var said string
+	for try := range tries {
+		if said = f(); said == "" || t.Failed() {
+			return
+		}
+		time.Sleep(time.Duration(try) * 100 * time.Millisecond) // what keeps the machine busy may end
 	}
-	return d
+	t.Fatalf("disturbed each of %d times, the last by %s; a sleep of 1 ms ends up to %s late", tries, said, testenv.Lateness())
+}
+
+// waited says that packets passed because the machine kept the engine waiting for 50 ms,
+// or nothing.
+func waited(all ...fault.Counters) string {
+	for _, c := range all {
+		if c.Opened > 0 {
+			return fmt.Sprintf("packets that passed: %+v", all)
+		}
+	}
+	return ""
 }
 
 // fewer is n, or less where packets are slow and time is short; for statistics that
@@ -264,7 +286,11 @@ func (f *stream) came() int {
 // drain waits until nothing has come in for a while, and returns what did since the
 // last call.
 func (f *stream) drain(quiet time.Duration) []arrival {
-	for count := -1; count != f.came(); time.Sleep(slower(quiet)) {
+	pause := quiet + 2*testenv.Lateness()
+	if inVM {
+		pause = max(pause, 5*quiet)
+	}
+	for count := -1; count != f.came(); time.Sleep(pause) {
 		count = f.came()
 	}
 	f.mu.Lock()

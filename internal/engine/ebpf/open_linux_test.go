@@ -145,12 +145,13 @@ func TestDeadlineOfAStoppedProcess(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			l := newLab(t)
 			f := l.newFlow(t, client4, server4, 0, port)
-			cmd := holder(t, order{Place: l.place, Netem: n, Lifetime: slower(300 * time.Millisecond)})
+			lifetime := slower(300 * time.Millisecond)
+			cmd := holder(t, order{Place: l.place, Netem: n, Lifetime: lifetime})
 			if got := len(f.burst(10)); got != 0 {
 				t.Errorf("%d arrived at 100%% loss", got)
 			}
 			_ = cmd.Process.Signal(syscall.SIGSTOP)
-			time.Sleep(slower(400 * time.Millisecond))
+			time.Sleep(lifetime * 4 / 3)
 			_ = cmd.Process.Signal(syscall.SIGCONT)
 			time.Sleep(slower(50 * time.Millisecond))
 			if got := len(f.burst(100)); got != 100 {

@@ -71,25 +71,19 @@ func counters(t testing.TB, e *Engine, p target.Place) fault.Counters {
 	return st.Counters
 }
 
-// steady sets n at p and runs traffic, again when packets passed because the machine
-// kept the engine waiting for 50 ms, and skips the test when it never does otherwise.
-func steady(t testing.TB, e *Engine, p target.Place, n qdisc.Netem, run func() []arrival) ([]arrival, fault.Counters) {
+// steady sets n at p and runs traffic, undisturbed.
+func steady(t testing.TB, e *Engine, p target.Place, n qdisc.Netem, run func() []arrival) (got []arrival, c fault.Counters) {
 	t.Helper()
-	opened := uint64(0)
-	for range 5 {
+	undisturbed(t, func() string {
 		if err := e.Clear(ctx, p); err != nil {
 			t.Fatal(err)
 		}
 		set(t, e, p, n)
-		got := run()
-		c := counters(t, e, p)
-		if c.Opened == 0 {
-			return got, c
-		}
-		opened += c.Opened
-	}
-	t.Skipf("the machine kept the engine waiting again and again: %d packets passed", opened)
-	return nil, fault.Counters{}
+		got = run()
+		c = counters(t, e, p)
+		return waited(c)
+	})
+	return got, c
 }
 
 func TestDelay(t *testing.T) {
@@ -439,14 +433,20 @@ func TestTwoQueuesOnOneHook(t *testing.T) {
 				b := onPort(a)
 				f := l.newFlow(t, client4, server4, 0, port)
 				for _, order := range [][]target.Place{{a, b}, {b, a}} {
-					got, _ := steady(t, e, order[1], qdisc.Netem{Delay: 30 * ms}, func() []arrival {
-						set(t, e, order[0], qdisc.Netem{Delay: 30 * ms})
+					var got []arrival
+					undisturbed(t, func() string {
+						for _, p := range order {
+							if err := e.Clear(ctx, p); err != nil {
+								t.Fatal(err)
+							}
+						}
+						for _, p := range []target.Place{order[1], order[0]} {
+							set(t, e, p, qdisc.Netem{Delay: 30 * ms})
+						}
 						f.send(100, 64, ms)
-						return f.collect(100)
+						got = f.collect(100)
+						return waited(counters(t, e, a), counters(t, e, b))
 					})
-					if counters(t, e, order[0]).Opened > 0 {
-						t.Skip("the machine kept the engine waiting")
-					}
 					if len(got) != 100 || least(got) < 60*ms || quick(got) > 60*ms+slower(20*ms) {
 						t.Errorf("%d of 100 arrived, from %s, first decile %s, want 60ms", len(got), least(got), quick(got))
 					}
