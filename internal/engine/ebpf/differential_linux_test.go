@@ -14,6 +14,10 @@ import (
 	"netemd/qdisc"
 )
 
+// familyLevel is the chance that engines which agree are said to differ, over all the
+// comparisons of a run together (Bonferroni).
+const familyLevel = 1e-3
+
 // outcome is what became of numbered packets.
 type outcome struct {
 	sent int
@@ -45,34 +49,21 @@ func outcomeOf(sent int, got []arrival) outcome {
 }
 
 // share counts the packets of which f holds.
-func (o outcome) share(f func(arrivals int) bool) int { return count(o.which(f)) }
-
-// which says of each packet whether f holds.
-func (o outcome) which(f func(arrivals int) bool) []bool {
-	of := make([]bool, o.sent)
-	for i, a := range o.arrivals {
-		of[i] = f(a)
+func (o outcome) share(f func(arrivals int) bool) (n int) {
+	for _, a := range o.arrivals {
+		if f(a) {
+			n++
+		}
 	}
-	return of
+	return n
 }
 
-func gone(arrivals int) bool  { return arrivals == 0 }
-func twice(arrivals int) bool { return arrivals > 1 }
+func (o outcome) lost() int { return o.share(func(n int) bool { return n == 0 }) }
 
-func (o outcome) lost() int { return o.share(gone) }
-
-// early says of each packet that arrived whether its delay was below d.
-func (o outcome) early(d float64) []bool {
-	of := make([]bool, len(o.delays))
-	for i, x := range o.delays {
-		of[i] = x < d
-	}
-	return of
-}
-
-func count(of []bool) (n int) {
-	for _, yes := range of {
-		if yes {
+// early counts the delays below d.
+func (o outcome) early(d float64) (n int) {
+	for _, x := range o.delays {
+		if x < d {
 			n++
 		}
 	}
@@ -80,30 +71,32 @@ func count(of []bool) (n int) {
 }
 
 // bursts counts the runs of lost packets by length: 1, 2, 3, 4 and more.
-func (o outcome) bursts() []int { return runs(o.which(gone)) }
-
-// runs counts those of packets to which the same happened by length: 1, 2, 3, 4 and
-// more.
-func runs(of []bool) []int {
-	lengths, run := make([]int, 4), 0
-	for _, yes := range append(of, false) {
-		if yes {
+func (o outcome) bursts() []int {
+	count, run := make([]int, 4), 0
+	for i := range o.sent + 1 {
+		if i < o.sent && o.arrivals[i] == 0 {
 			run++
 			continue
 		}
 		if run > 0 {
-			lengths[min(run, len(lengths))-1]++
+			count[min(run, len(count))-1]++
 		}
 		run = 0
 	}
-	return lengths
+	return count
 }
 
-// blocks are the shares in blocks of packets, for draws that hang together.
-func blocks(of []bool) (shares []float64) {
+// blocks are the shares lost in blocks of packets, for draws that hang together.
+func (o outcome) blocks() (shares []float64) {
 	const size = 20
-	for i := 0; i+size <= len(of); i += size {
-		shares = append(shares, float64(count(of[i:i+size]))/size)
+	for i := 0; i+size <= o.sent; i += size {
+		n := 0
+		for _, a := range o.arrivals[i : i+size] {
+			if a == 0 {
+				n++
+			}
+		}
+		shares = append(shares, float64(n)/size)
 	}
 	return shares
 }
@@ -117,41 +110,140 @@ func (o outcome) steps() (d []float64) {
 	return d
 }
 
+// proportions is the chance of two counts that differ that much or more, out of n and m
+// draws with one probability (chi-squared, one degree of freedom).
+func proportions(a, n, b, m int) float64 {
+	p := float64(a+b) / float64(n+m)
+	if p == 0 || p == 1 {
+		return 1
+	}
+	z := (float64(a)/float64(n) - float64(b)/float64(m)) / math.Sqrt(p*(1-p)*(1/float64(n)+1/float64(m)))
+	return math.Erfc(math.Abs(z) / math.Sqrt2)
+}
+
+// homogeneous is the same for counts in several categories. Those with fewer than 10
+// of both together go with the one before.
+func homogeneous(a, b []int) float64 {
+	var x, y []float64
+	for i := range a {
+		if k := len(x); k > 0 && a[i]+b[i] < 10 {
+			x[k-1] += float64(a[i])
+			y[k-1] += float64(b[i])
+			continue
+		}
+		x, y = append(x, float64(a[i])), append(y, float64(b[i]))
+	}
+	var n, m, chi float64
+	for i := range x {
+		n += x[i]
+		m += y[i]
+	}
+	if n == 0 || m == 0 {
+		return 1
+	}
+	for i := range x {
+		if t := x[i] + y[i]; t > 0 {
+			d := x[i]*math.Sqrt(m/n) - y[i]*math.Sqrt(n/m)
+			chi += d * d / t
+		}
+	}
+	return chiSquared(chi, len(x)-1)
+}
+
+// chiSquared is the chance of x or more with df degrees of freedom, by the finite sums
+// for whole and half degrees (Abramowitz and Stegun, 26.4.4 and 26.4.5).
+func chiSquared(x float64, df int) float64 {
+	switch {
+	case df <= 0 || x <= 0:
+		return 1
+	case df%2 == 0:
+		term, sum := 1., 1.
+		for i := 1; i < df/2; i++ {
+			term *= x / 2 / float64(i)
+			sum += term
+		}
+		return math.Exp(-x/2) * sum
+	}
+	term, sum := math.Sqrt(x), 0.
+	for i := 1; i <= (df-1)/2; i++ {
+		sum += term
+		term *= x / float64(2*i+1)
+	}
+	return math.Erfc(math.Sqrt(x/2)) + math.Sqrt(2/math.Pi)*math.Exp(-x/2)*sum
+}
+
+// kolmogorov is the chance of two samples of one distribution that lie that far apart
+// or further (Kolmogorov and Smirnov, with Stephens' correction for small samples).
+func kolmogorov(a, b []float64) float64 {
+	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
+	if len(a) == 0 || len(b) == 0 {
+		return 1
+	}
+	i, j, d := 0, 0, 0.
+	for i < len(a) && j < len(b) {
+		x := min(a[i], b[j])
+		for i < len(a) && a[i] <= x {
+			i++
+		}
+		for j < len(b) && b[j] <= x {
+			j++
+		}
+		d = max(d, math.Abs(float64(i)/float64(len(a))-float64(j)/float64(len(b))))
+	}
+	n := math.Sqrt(float64(len(a)) * float64(len(b)) / float64(len(a)+len(b)))
+	l := (n + .12 + .11/n) * d
+	sum := 0.
+	for k := 1.; k <= 100; k++ {
+		sum += 2 * math.Pow(-1, k-1) * math.Exp(-2*k*k*l*l)
+	}
+	if l < .3 {
+		return 1
+	}
+	return min(1, max(0, sum))
+}
+
+// means compares two samples' means (Welch), with Wallace's turning of t into z.
+func means(a, b []float64) float64 {
+	moments := func(x []float64) (mean, variance float64) {
+		for _, v := range x {
+			mean += v / float64(len(x))
+		}
+		for _, v := range x {
+			variance += (v - mean) * (v - mean) / float64(len(x)-1)
+		}
+		return mean, variance / float64(len(x))
+	}
+	m, v := moments(a)
+	k, w := moments(b)
+	if v+w == 0 {
+		return 1
+	}
+	t, df := (m-k)/math.Sqrt(v+w), float64(len(a)+len(b)-2)
+	z := math.Sqrt(df*math.Log1p(t*t/df)) * (1 - 3/(4*df))
+	return math.Erfc(z / math.Sqrt2)
+}
+
 // comparison is one figure of two outcomes.
 type comparison struct {
 	name string
 	p    func(a, b outcome) float64
 }
 
-// together compares what happened to packets whose draws hang together: how often, and
-// in runs of which lengths.
-func together(name string, of func(outcome) []bool) []comparison {
-	return []comparison{
-		{name + " in blocks", func(a, b outcome) float64 { return twosample.Means(blocks(of(a)), blocks(of(b))) }},
-		{name + " in runs", func(a, b outcome) float64 { return twosample.Counts(runs(of(a)), runs(of(b))) }},
-	}
-}
-
-func inTurn(f func(arrivals int) bool) func(outcome) []bool {
-	return func(o outcome) []bool { return o.which(f) }
-}
-
 var (
-	byLoss   = comparison{"lost", func(a, b outcome) float64 { return twosample.Proportions(a.lost(), a.sent, b.lost(), b.sent) }}
-	byBurst  = comparison{"burst lengths", func(a, b outcome) float64 { return twosample.Counts(a.bursts(), b.bursts()) }}
-	byBlocks = together("lost", inTurn(gone))[0]
-	byDelay  = comparison{"delays", func(a, b outcome) float64 { return twosample.Distributions(few(a.delays), few(b.delays)) }}
-	bySteps  = comparison{"steps of delay", func(a, b outcome) float64 { return twosample.Distributions(few(a.steps()), few(b.steps())) }}
+	byLoss   = comparison{"lost", func(a, b outcome) float64 { return proportions(a.lost(), a.sent, b.lost(), b.sent) }}
+	byBurst  = comparison{"burst lengths", func(a, b outcome) float64 { return homogeneous(a.bursts(), b.bursts()) }}
+	byBlocks = comparison{"lost in blocks", func(a, b outcome) float64 { return means(a.blocks(), b.blocks()) }}
+	byDelay  = comparison{"delays", func(a, b outcome) float64 { return kolmogorov(few(a.delays), few(b.delays)) }}
+	bySteps  = comparison{"steps of delay", func(a, b outcome) float64 { return kolmogorov(few(a.steps()), few(b.steps())) }}
 	byTwice  = comparison{"duplicated", func(a, b outcome) float64 {
-		return twosample.Proportions(a.share(twice), a.sent, b.share(twice), b.sent)
+		twice := func(n int) bool { return n > 1 }
+		return proportions(a.share(twice), a.sent, b.share(twice), b.sent)
 	}}
 )
 
-func early(d float64) func(outcome) []bool { return func(o outcome) []bool { return o.early(d) } }
-
 func byEarly(d float64) comparison {
 	return comparison{"ahead", func(a, b outcome) float64 {
-		return twosample.Proportions(count(a.early(d)), len(a.delays), count(b.early(d)), len(b.delays))
+		return proportions(a.early(d), len(a.delays), b.early(d), len(b.delays))
 	}}
 }
 
