@@ -20,17 +20,18 @@ import (
 // begins and ends with an agent that runs, the lab up, and no fault.
 func testLife(t *testing.T, a *agent) {
 	for _, part := range []struct {
-		name string
-		test func(*testing.T, *agent)
+		name  string
+		test  func(*testing.T, *agent)
+		alike bool // on every kernel
 	}{
-		{"second agent", testSecondAgent},
-		{"stopped", testStopped},
-		{"killed", testKilled},
-		{"lab again", testLabAgain},
-		{"cleanup", testCleanup},
+		{"second agent", testSecondAgent, true},
+		{"stopped", testStopped, true},
+		{"killed", testKilled, false},
+		{"lab again", testLabAgain, true},
+		{"cleanup", testCleanup, false},
 	} {
-		if part.name == "lab again" && os.Getenv("NETEMD_TEST_KERNEL") == "6.1" && !long() {
-			continue // it takes long to make a lab there, and not another kernel
+		if part.alike && slow() && !long() {
+			continue
 		}
 		if !t.Run(part.name, func(t *testing.T) { a.t = t; part.test(t, a) }) {
 			a.t = t

@@ -66,8 +66,7 @@ func (e *DiedError) Unwrap() error { return e.Err }
 func (m Machine) Run(ctx context.Context, command string, out io.Writer) (int, error) {
 	first := &counter{to: out}
 	code, err := m.boot(ctx, command, first)
-	var died *DiedError
-	if errors.As(err, &died) && first.bytes == 0 {
+	if _, ok := errors.AsType[*DiedError](err); ok && first.bytes == 0 {
 		return m.boot(ctx, command, out)
 	}
 	return code, err

@@ -23,8 +23,9 @@ type Suite struct {
 	// Run limits the tests as -test.run does; empty means all. What a test may
 	// leave out for speed it finds by testing.Short or NETEMD_TEST_VM.
 	Run string
-	// Short limits the tests in the short run, in the place of Run, to those that depend on the kernel.
-	Short string
+	// Short says what the short run takes on a kernel, by its series, beside Run: on
+	// each only what depends on it. A kernel that is not in it takes all.
+	Short map[string]Choice
 	// Kernels are the series that it runs on; empty means all.
 	Kernels []string
 	// Limit ends the package in the short run.
@@ -33,30 +34,13 @@ type Suite struct {
 	Programs []string
 }
 
-// Suites are the packages that behave differently on a kernel with sch_netem, or
-// that must be seen to work on an older one.
-var Suites = []Suite{
-	{Package: "qdisc", Limit: 2 * time.Minute},
-	{Package: "namespaces", Limit: 2 * time.Minute},
-	{Package: "internal/match", Limit: 2 * time.Minute},
-	{Package: "internal/engine/netem", Limit: 6 * time.Minute},
-	{Package: "internal/engine/ebpf", Limit: 8 * time.Minute},
-	{Package: "internal/verify", Run: "^TestNetem", Limit: 4 * time.Minute},
-	{Package: "internal/cli", Run: "^TestPlanCanBeTyped$", Limit: 2 * time.Minute},
-	{Package: "internal/offload", Limit: 2 * time.Minute},
-	{Package: "internal/evidence", Limit: 3 * time.Minute},
-	{Package: "internal/feature/try", Limit: 2 * time.Minute},
-	// A lab is made of what every kernel has.
-	{Package: "internal/lab", Kernels: []string{Kernel612.Series}, Limit: 4 * time.Minute},
-	{
-		Package: "test/e2e", Short: "^(TestDevices|TestLab|TestProtected|TestKilledInAStorm)$", Limit: 10 * time.Minute,
-		Programs: []string{"cmd/netemd", "cmd/netemctl"},
-	},
-}
-
-// on reports whether the suite runs on k.
-func (s Suite) on(k Kernel) bool {
-	return len(s.Kernels) == 0 || slices.Contains(s.Kernels, k.Series)
+// on reports whether the suite runs on k, as the short run chooses or whole.
+func (s Suite) on(k Kernel, whole bool) bool {
+	if len(s.Kernels) > 0 && !slices.Contains(s.Kernels, k.Series) {
+		return false
+	}
+	c, ok := s.Short[k.Series]
+	return whole || !ok || !c.nothing()
 }
 
 // slug is the suite's name in file names.
@@ -99,11 +83,11 @@ const (
 )
 
 // Command is the shell text that runs the compiled suites of dir one after
-// another, each in its own folder as go test does it: with -test.short, or in full
-// and five times as long. A suite that fails is run once more: an emulated machine
+// another on k, each in its own folder as go test does it: with -test.short, or in full
+// and five times as long; what the short run chooses, or whole packages. A suite that fails is run once more: an emulated machine
 // can be late by more than any bound of a test, and what fails twice is no such
 // delay.
-func Command(suites []Suite, root, dir string, long bool) string {
+func Command(suites []Suite, k Kernel, root, dir string, long, whole bool) string {
 	var b strings.Builder
 	short, times := "-test.short", time.Duration(1)
 	if long {
@@ -115,16 +99,28 @@ func Command(suites []Suite, root, dir string, long bool) string {
 		limit := s.Limit * times
 		fmt.Fprintf(&b, "timeout -k 10 %d %s -test.v %s -test.timeout=%s",
 			int((limit + 15*time.Second).Seconds()), quote(filepath.Join(dir, s.slug()+".test")), short, limit)
-		run := s.Run
-		if !long && s.Short != "" {
-			run = s.Short
-		}
-		if run != "" {
-			b.WriteString(" -test.run=" + quote(run))
-		}
+		b.WriteString(s.flags(k, whole))
 		fmt.Fprintf(&b, "\nrc=$?; echo; echo '%s%s '$rc; [ $rc = 0 ] && break; done\n", endMark, s.Package)
 	}
 	return b.String() + "exit 0\n"
+}
+
+// flags are those by which the suite's tests are chosen on k.
+func (s Suite) flags(k Kernel, whole bool) (flags string) {
+	run, skip := s.Run, ""
+	if c, ok := s.Short[k.Series]; ok && !whole {
+		if len(c.Tests) > 0 {
+			run = "^(" + strings.Join(c.Tests, "|") + ")$"
+		}
+		skip = strings.Join(c.Without, "|")
+	}
+	if run != "" {
+		flags += " -test.run=" + quote(run)
+	}
+	if skip != "" {
+		flags += " -test.skip=" + quote(skip)
+	}
+	return flags
 }
 
 // Outcome is what one suite did in the guest.
@@ -188,8 +184,7 @@ func Outcomes(output string) []Outcome {
 // twice is an error. All that was said is returned.
 func runSuites(suites []Suite, run func(left []Suite) (string, error)) (string, error) {
 	said, err := run(suites)
-	var died *DiedError
-	if !errors.As(err, &died) {
+	if _, ok := errors.AsType[*DiedError](err); !ok {
 		return said, err
 	}
 	left := unfinished(suites, Outcomes(said))

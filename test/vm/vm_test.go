@@ -24,7 +24,7 @@ const vmsEnv = "NETEMD_TEST_VMS"
 // longEnv asks for the full matrix: make test-long.
 const longEnv = "NETEMD_TEST_LONG"
 
-// onlyEnv limits the packages, by commas, while working on one of them.
+// onlyEnv limits the packages, by commas, while working on one of them: it runs whole.
 const onlyEnv = "NETEMD_TEST_VM_PACKAGES"
 
 // signalled ends with the first signal, so that a guest does not outlive ctrl-C.
@@ -62,14 +62,16 @@ func testKernel(t *testing.T, k Kernel) {
 	if err != nil {
 		t.Fatalf("no kernel to boot: %v", err)
 	}
-	suites := chosen(t, k)
+	only := os.Getenv(onlyEnv)
+	whole := os.Getenv(longEnv) != "" || only != ""
+	suites := chosen(t, k, only, whole)
 	dir := compiled(ctx, t, root, suites)
 	machine := Machine{Tree: tree, Dir: root, Env: []string{
 		"NETEMD_TEST_ROOT=1", "NETEMD_TEST_NETEM=1", "NETEMD_TEST_VM=1", "NETEMD_TEST_KERNEL=" + k.Series,
 	}}
-	long := os.Getenv(longEnv)
-	if long != "" {
-		machine.Env = append(machine.Env, longEnv+"="+long)
+	long := os.Getenv(longEnv) != ""
+	if long {
+		machine.Env = append(machine.Env, longEnv+"="+os.Getenv(longEnv))
 	}
 
 	log, err := os.Create(filepath.Join(root, ".cache", "vm-"+k.Series+".log"))
@@ -81,13 +83,12 @@ func testKernel(t *testing.T, k Kernel) {
 	start := time.Now()
 	said, err := runSuites(suites, func(left []Suite) (string, error) {
 		var out bytes.Buffer
-		command := "modprobe tun; modprobe sch_netem || { echo 'sch_netem is missing'; exit 9; }\n" + keepKeys + Command(left, root, dir, long != "")
+		command := "modprobe tun; modprobe sch_netem || { echo 'sch_netem is missing'; exit 9; }\n" + keepKeys + Command(left, k, root, dir, long, whole)
 		code, err := machine.Run(ctx, command, io.MultiWriter(&out, log))
 		if err == nil && code != 0 {
 			err = fmt.Errorf("exit code %d", code)
 		}
-		var died *DiedError
-		if errors.As(err, &died) {
+		if _, ok := errors.AsType[*DiedError](err); ok {
 			t.Logf("THE GUEST DIED, %d suites still to be run: %v", len(unfinished(left, Outcomes(out.String()))), err)
 		}
 		return out.String(), err
@@ -124,10 +125,9 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-func chosen(t *testing.T, k Kernel) []Suite {
-	only := os.Getenv(onlyEnv)
+func chosen(t *testing.T, k Kernel, only string, whole bool) []Suite {
 	suites := slices.DeleteFunc(slices.Clone(Suites), func(s Suite) bool {
-		return !s.on(k) && only == "" || only != "" && !slices.Contains(strings.Split(only, ","), s.Package)
+		return only == "" && !s.on(k, whole) || only != "" && !slices.Contains(strings.Split(only, ","), s.Package)
 	})
 	if len(suites) == 0 {
 		t.Fatalf("%s=%s names no package of the VM's list", onlyEnv, only)
