@@ -109,4 +109,3 @@ func TestFlags(t *testing.T) {
 		t.Errorf("the long run:\n%s\nthe short run:\n%s", long, short)
 	}
 }
-
