@@ -210,7 +210,8 @@ func (e *Engine) Close() error {
 type conn struct {
 	roots
 	*rtnl
-	ns *namespaces.Namespace
+	ns  *namespaces.Namespace
+	log *slog.Logger
 }
 
 // Close closes all.
@@ -283,7 +284,7 @@ func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	return &conn{roots: r, rtnl: c, ns: ns}, nil
+	return &conn{roots: r, rtnl: c, ns: ns, log: e.log}, nil
 }
 
 func nameOf(p target.Place) qdisc.Device { return qdisc.Device{Name: p.Device, Index: p.Index} }
