@@ -14,7 +14,6 @@ import (
 	"netemd/internal/engine/netem"
 	"netemd/internal/fault"
 	"netemd/internal/offload"
-	"netemd/internal/target"
 	"netemd/namespaces"
 )
 
@@ -62,10 +61,9 @@ func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper) ([]st
 			names = append(names, e.Name)
 		}
 	}
+	done, err := ebpf.Sweep(ctx, names)
 	before := traces(ctx, names)
-	_, err = ebpf.Sweep(ctx, names) // what it says is seen below, with the other engine's
 	err = errors.Join(netem.Sweep(ctx, names, stateDir), err)
-	var done []string
 	for what, n := range traces(ctx, names) {
 		before[what] -= n
 	}
@@ -94,21 +92,18 @@ func at(namespace, device string) string {
 	return device + " in netns " + namespace
 }
 
-// traces counts what faults leave at devices: filters, devices of ours and a clsact. What goes
-// between two looks at them was removed. It is for telling only: what cannot be seen is
-// not told.
+// traces counts the devices of ours that the netem engine's faults leave, with all that
+// is on them. What goes between two looks at them was removed. It is for telling only:
+// what cannot be seen is not told.
 func traces(ctx context.Context, names []string) map[string]int {
 	found := map[string]int{}
 	for _, name := range names {
 		_ = namespaces.Do(ctx, name, func() error {
 			links, err := netlink.LinkList()
 			for _, l := range links {
-				here := at(name, l.Attrs().Name)
-				if strings.HasPrefix(l.Attrs().Alias, traceName) { // with all that is on it
-					found["device "+here+servant(l, links)]++
-					continue
+				if strings.HasPrefix(l.Attrs().Alias, traceName) {
+					found["device "+at(name, l.Attrs().Name)+servant(l, links)]++
 				}
-				countFilters(found, l, here)
 			}
 			return err
 		})
@@ -129,31 +124,5 @@ func servant(l netlink.Link, links []netlink.Link) string {
 	return ""
 }
 
-// traceName begins the name of each filter, and the alias of each device, of an engine.
+// traceName begins the alias of each device of ours.
 const traceName = "netemd"
-
-// countFilters counts what faults leave at the hooks of a device of the calling thread's
-// namespace.
-func countFilters(found map[string]int, l netlink.Link, here string) {
-	qdiscs, err := netlink.QdiscList(l)
-	if err != nil {
-		return
-	}
-	for _, q := range qdiscs {
-		if q.Type() != "clsact" && q.Type() != "ingress" {
-			continue
-		}
-		found[q.Type()+" of "+here]++
-		for hook, parent := range map[target.Hook]uint32{target.Egress: netlink.HANDLE_MIN_EGRESS, target.Ingress: netlink.HANDLE_MIN_INGRESS} {
-			filters, err := netlink.FilterList(l, parent)
-			if err != nil {
-				continue
-			}
-			for _, f := range filters {
-				if b, ok := f.(*netlink.BpfFilter); ok && strings.HasPrefix(b.Name, traceName) {
-					found[fmt.Sprintf("fault at the %s of %s", hook, here)]++
-				}
-			}
-		}
-	}
-}
