@@ -14,7 +14,6 @@ import (
 
 	"netemd/internal/engine/ebpf/model"
 	"netemd/internal/fault"
-	"netemd/internal/match"
 	"netemd/internal/target"
 	"netemd/namespaces"
 	"netemd/qdisc"
@@ -106,9 +105,9 @@ func (pl *place) openQueue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		lo := link.Attrs().EncapType == "loopback" && match.Family(pl.at.Match) != 6
+		lo := link.Attrs().EncapType == "loopback"
 		if lo && pl.at.Hook == target.Ingress {
-			return fmt.Errorf("everything but loss of IPv4 on a loopback device's ingress; its egress sees every packet: %w", errors.ErrUnsupported)
+			return fmt.Errorf("everything but loss on a loopback device's ingress; its egress sees every packet: %w", errors.ErrUnsupported)
 		}
 		if pl.header != 14 {
 			return fmt.Errorf("everything but loss on a device without Ethernet headers: %w", errors.ErrUnsupported)
@@ -137,7 +136,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 }
 
 // sendThroughSocket sends to the device, with sockets that the program knows; lo says
-// that it is a loopback device with packets of IPv4.
+// that it is a loopback device.
 func (pl *place) sendThroughSocket(q *queue, lo bool, undo *[]func() error) error {
 	s, err := newSocket(pl.at.Index, pl.e.mark)
 	if err != nil {
@@ -147,13 +146,13 @@ func (pl *place) sendThroughSocket(q *queue, lo bool, undo *[]func() error) erro
 	q.out = s
 	cookies := []uint64{s.cookie}
 	if lo {
-		l, err := newLoopback(s, pl.e.mark)
+		l, err := newLoopback(s)
 		if err != nil {
 			return err
 		}
 		*undo = append(*undo, l.close)
 		q.out = l
-		cookies = append(cookies, l.cookie)
+		cookies = append(cookies, l.cookies()...)
 	}
 	pl.e.hub.at.queues.Add(1)
 	*undo = append(*undo, func() error {
