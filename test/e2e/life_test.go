@@ -106,13 +106,13 @@ func testStopped(t *testing.T, a *agent) {
 	}
 	began := time.Now()
 	r := a.ctl("list")
-	if r.code != 5 || time.Since(began) > 4*time.Second {
+	if r.code != 5 || time.Since(began) > testenv.Slower(4*time.Second) {
 		t.Errorf("list with a stopped agent: exit code %d after %v, want 5 after about 2 s\n%s", r.code, time.Since(began), r.stderr)
 	}
 	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(testenv.Slower(100 * time.Millisecond))
 	if reaches(t) {
 		t.Error("after SIGCONT the fault is no longer in force")
 	}

@@ -94,9 +94,9 @@ func testLoss(t *testing.T, a agent) {
 				t.Errorf("engine %s, and tc says:\n%s", engine, qdiscs)
 			}
 
-			n := 100
-			if slow() && !long() {
-				n = 60
+			n := 60
+			if long() {
+				n = 200
 			}
 			s := data[summary](t, a.must("probe", "pg", "--target", "pg", "-n", fmt.Sprint(n), "--timeout", "20s", "-o", "json"), "probe")
 			// A call is 13 or more segments of the client's: that none of 60 calls meets a
@@ -104,8 +104,7 @@ func testLoss(t *testing.T, a agent) {
 			if s.Count != n || s.P99 == nil || *s.P99 < 200 {
 				t.Fatalf("probe: %+v, want %d calls with a p99 of at least the retransmission timeout's floor, 200 ms", s, n)
 			}
-			// Each call loses its SYN with 20 %: that none of 60 does has a chance of 2e-6, of
-			// 100 of 2e-10.
+			// Each call loses its SYN with 20 %: that none of 60 does has a chance of 2e-6.
 			if s.Causes["syn_retransmit"] == 0 {
 				t.Errorf("causes %v, want syn_retransmit among them", s.Causes)
 			}

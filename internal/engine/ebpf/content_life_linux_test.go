@@ -25,7 +25,7 @@ import (
 	"netemd/internal/target"
 )
 
-// Exactly one packet of ten is held by 200 ms, and comes after those that were sent
+// Exactly one packet of ten is held by 200 ms or more, and comes after those that were sent
 // behind it; the others are not delayed.
 func TestHold(t *testing.T) {
 	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
@@ -35,7 +35,7 @@ func TestHold(t *testing.T) {
 			if hook == target.Ingress {
 				p = onPort(l.at(t, l.server, target.Ingress))
 			}
-			const hold = 200 * ms
+			hold := slower(200 * ms)
 			for _, way := range []struct{ client, server string }{{client4, server4}, {client6, server6}} {
 				if testing.Short() && (way.server == server4) != cfg.Clsact {
 					continue
@@ -87,7 +87,8 @@ func TestClearWhileHolding(t *testing.T) {
 	p := onPort(l.place)
 	p.Owned = false
 	f := l.newFlow(t, client4, server4, 0, port)
-	r := content.Rule{Kind: content.Every, N: 1, Count: 2, Hold: 300 * ms}
+	unit := slower(100 * ms)
+	r := content.Rule{Kind: content.Every, N: 1, Count: 2, Hold: 3 * unit}
 	undisturbed(t, func() string {
 		clearRule(t, e, p, r)
 		f.collect(int(f.next)) // what an earlier try held
@@ -108,12 +109,12 @@ func TestClearWhileHolding(t *testing.T) {
 	}
 	for _, a := range got {
 		held := a.number%3 < 2
-		if held && a.delay() < 300*ms && second.Opened == 0 || !held && a.delay() > 200*ms {
+		if held && a.delay() < r.Hold && second.Opened == 0 || !held && a.delay() > 2*unit {
 			t.Errorf("packet %d came after %s", a.number, a.delay())
 		}
 	}
 	clearRule(t, e, p, r)
-	until(t, "everything to go", slower(3*time.Second), func() bool {
+	until(t, "everything to go", 10*unit+slower(2*time.Second), func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return len(e.hooks) == 0 && l.links(t, l.client) == before

@@ -310,7 +310,7 @@ func TestBacklogIsCounted(t *testing.T) {
 				got := f.drain(100 * ms)
 				late := 0
 				for _, a := range got {
-					if a.delay() > lateLimit+100*ms {
+					if a.delay() > lateLimit+slower(100*ms) {
 						late++
 					}
 				}

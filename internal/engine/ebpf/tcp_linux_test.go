@@ -60,7 +60,7 @@ func TestSenderDoesNotNotice(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := make([]byte, 5)
-		_ = peer.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = peer.SetReadDeadline(time.Now().Add(slower(5 * time.Second)))
 		if _, err := io.ReadFull(peer, b); err != nil || string(b) != "hello" {
 			t.Fatalf("read %q, %v", b, err)
 		}
