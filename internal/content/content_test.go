@@ -62,6 +62,18 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestRuleString(t *testing.T) {
+	for want, r := range map[string]Rule{
+		"drop syn, 1 packet of each connection": {Kind: SYN, Count: 1, PerConnection: true},
+		"hold data:3 for 1m, 2 packets":         {Kind: Data, N: 3, Hold: time.Minute, Count: 2},
+		"hold match 'tcp.len > 1' for 150us":    {Kind: Match, Expr: "tcp.len > 1", Hold: 150 * time.Microsecond},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -81,8 +93,8 @@ func TestValidate(t *testing.T) {
 		{"expression of none", Rule{Kind: RST, Expr: "tcp"}, []string{`expr "tcp": want nothing`}},
 		{"count", Rule{Kind: RST, Count: 1<<31 + 1}, []string{`count "2147483649"`}},
 		{"each of none", Rule{Kind: RST, PerConnection: true}, []string{`per_connection "true": want a count`}},
-		{"hold short", Rule{Kind: RST, Hold: 1}, []string{`hold "1ns": want 0s to drop, or 100µs to 1m0s`}},
-		{"hold long", Rule{Kind: RST, Hold: time.Hour}, []string{`hold "1h0m0s"`}},
+		{"hold short", Rule{Kind: RST, Hold: 1}, []string{`hold "1ns": want 0s to drop, or 100us to 1m`}},
+		{"hold long", Rule{Kind: RST, Hold: time.Hour}, []string{`hold "1h"`}},
 		{"hold below", Rule{Kind: RST, Hold: -time.Second}, []string{`hold "-1s"`}},
 		{"all", Rule{Kind: Data, Expr: "x", Count: 1<<31 + 1, Hold: -1}, []string{`n "0"`, `expr "x"`, `count`, `hold`}},
 	} {

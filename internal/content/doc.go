@@ -9,8 +9,8 @@
 // itself: a connection is the two addresses, the protocol and the two ports, and begins
 // anew with a SYN of another sequence number. Of a connection that was open before the
 // rule came, the first segment that is seen counts as the first; so it does of one that
-// was forgotten, of more than 65,536. What fills a gap counts as one more; of several
-// gaps at a time the last is known.
+// was forgotten, of more than MaxConnections at a place. What fills a gap counts as one
+// more; of several gaps at a time the last is known.
 //
 // With segmentation offload a packet stands for several on the wire. It counts for as
 // many as it stands for, it is chosen whole when one of them would be, and its Record

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"netemd/qdisc"
 )
 
 // Kind is what a rule chooses packets by.
@@ -81,7 +83,7 @@ func (r Rule) What() string {
 func (r Rule) String() string {
 	s := r.Action() + " " + r.What()
 	if r.Hold > 0 {
-		s += " for " + r.Hold.String()
+		s += " for " + qdisc.FormatDuration(r.Hold)
 	}
 	if r.Count > 0 {
 		s += fmt.Sprintf(", %d packet%s", r.Count, map[bool]string{true: "s"}[r.Count > 1])
@@ -122,9 +124,26 @@ func (r Record) Compare(o Record) int { return cmp.Compare(r.Time, o.Time) }
 type Log struct {
 	// Records are the last of them, at most MaxRecords, oldest first.
 	Records []Record
-	// Chosen counts all, Missed those that could not be recorded since the ring was full.
+	// Chosen counts all, Missed those that could not be recorded.
 	Chosen, Missed uint64
+	// Skipped are those behind a Cursor that were recorded and are no longer kept.
+	Skipped uint64
+	// Forgotten is how many connections were forgotten at least, of more than
+	// MaxConnections: they count anew.
+	Forgotten uint64
 }
 
-// MaxRecords is how many records are kept for each fault and place.
-const MaxRecords = 10_000
+const (
+	// MaxRecords is how many records are kept for each fault and place.
+	MaxRecords = 10_000
+	// MaxConnections is how many connections a rule remembers at each place.
+	MaxConnections = 16_384
+)
+
+// Cursor is how far a log was read. The zero Cursor is before its beginning.
+type Cursor struct {
+	// Log tells logs apart, one of which may follow another for the same rule and place.
+	Log uint64
+	// Read counts the records, the skipped ones too.
+	Read uint64
+}

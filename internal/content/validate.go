@@ -41,7 +41,7 @@ func (r Rule) Validate() error {
 		refuse("per_connection", "true", "a count, which each connection has by itself; or the kind every, which counts so")
 	}
 	if r.Hold != 0 && (r.Hold < MinHold || r.Hold > MaxHold) {
-		refuse("hold", r.Hold.String(), fmt.Sprintf("0s to drop, or %s to %s", MinHold, MaxHold))
+		refuse("hold", qdisc.FormatDuration(r.Hold), fmt.Sprintf("0s to drop, or %s to %s", qdisc.FormatDuration(MinHold), qdisc.FormatDuration(MaxHold)))
 	}
 	return errors.Join(errs...)
 }

@@ -62,9 +62,10 @@ type classifier struct {
 	generation uint32
 	// rule chooses packets; nil is a place for impairments. id is its place's number,
 	// ring where it tells what it chose, and conns its connections if it needs them.
-	rule        *content.Rule
-	id          uint32
-	ring, conns *ebpf.Map
+	rule  *content.Rule
+	id    uint32
+	ring  *ebpf.Map
+	conns *conns
 }
 
 // inc adds one to the counter at offset in the page.

@@ -72,11 +72,13 @@ func (c *classifier) want(s *match.Sequence) error {
 		span(s)
 		c.connection(s, "conn")
 		nth(s, c.rule.N)
+		unlocked(s)
 		return nil
 	case content.Retransmit:
 		span(s)
 		c.connection(s, "conn")
-		track(s, "wanted", "pass")
+		track(s, "hit", "miss")
+		unlocked(s)
 		return nil
 	}
 	if c.rule.PerConnection {
@@ -87,6 +89,7 @@ func (c *classifier) want(s *match.Sequence) error {
 			asm.JEq.Imm(asm.R1, 0, "begun"),
 		)
 		c.connection(s, "syn")
+		unlock(s)
 		s.At("begun")
 	}
 	// flags wants all of mask to be as in value.
@@ -115,6 +118,7 @@ func (c *classifier) want(s *match.Sequence) error {
 	}
 	if c.rule.PerConnection {
 		c.connection(s, "conn")
+		unlock(s)
 	}
 	if c.rule.Kind == content.Every {
 		c.everyNth(s)

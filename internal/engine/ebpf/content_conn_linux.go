@@ -1,22 +1,16 @@
 package ebpf
 
 import (
-	"fmt"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/match"
 )
 
-// maxConns is how many connections a rule remembers. Beyond that the kernel forgets
-// some that have been quiet for long; they count anew, as those that were open before.
-const maxConns = 65_536
-
-// conn is what a rule knows of one connection and direction. Only one processor at a
-// time has packets of either, apart from what is counted atomically.
+// conn is what a rule knows of one connection and direction. A program that has its
+// packet holds the connection's lock, but for what is counted atomically.
 type conn struct {
 	// next is the sequence number behind the highest one seen, first that of the SYN.
 	next, first uint32
@@ -48,17 +42,6 @@ const (
 
 var connLayout conn
 
-func newConns() (*ebpf.Map, error) {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "netemd_conns", Type: ebpf.LRUHash, MaxEntries: maxConns,
-		KeySize: uint32(unsafe.Sizeof(connKey{})), ValueSize: uint32(unsafe.Sizeof(connLayout)),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("create map netemd_conns: %w", err)
-	}
-	return m, nil
-}
-
 // loadConn and storeConn reach a field of the conn in rConn.
 func loadConn(to asm.Register, field uintptr) asm.Instruction {
 	return asm.LoadMem(to, rConn, int16(field), asm.Word)
@@ -74,7 +57,7 @@ const rConn = rSlot
 // find puts the packet's connection into R0, 0 for an unknown one.
 func (c *classifier) find(s *match.Sequence) {
 	s.Add(
-		asm.LoadMapPtr(asm.R1, c.conns.FD()),
+		asm.LoadMapPtr(asm.R1, c.conns.byKey.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, int32(stackKey)),
 		asm.FnMapLookupElem.Call(),
 	)
@@ -82,8 +65,9 @@ func (c *classifier) find(s *match.Sequence) {
 
 // connection puts the packet's connection into rConn, a new one if it must be, and
 // jumps to pass in the case that there is no room. A SYN begins it anew. Its labels
-// begin with label.
+// begin with label. It is locked from then on: see unlock.
 func (c *classifier) connection(s *match.Sequence, label string) {
+	var p page
 	value := func(field uintptr) int16 { return stackConn + int16(field) }
 	c.find(s)
 	s.Add(
@@ -102,21 +86,64 @@ func (c *classifier) connection(s *match.Sequence, label string) {
 		asm.RSh.Imm(asm.R1, 1), // SYN is the second bit, connSYN the first
 		asm.And.Imm(asm.R1, connSYN),
 		storeWord(value(unsafe.Offsetof(connLayout.flags)), asm.R1),
-		asm.LoadMapPtr(asm.R1, c.conns.FD()),
+		asm.LoadMapPtr(asm.R1, c.conns.byKey.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, int32(stackKey)),
 		asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, int32(stackConn)),
 		asm.Mov.Imm(asm.R4, unix.BPF_NOEXIST),
 		asm.FnMapUpdateElem.Call(),
+		asm.JNE.Imm(asm.R0, 0, label+".made"), // by another processor
 	)
+	inc(s, unsafe.Offsetof(p.begun))
+	s.At(label + ".made")
 	c.find(s)
 	s.Add(
 		asm.Mov.Reg(rConn, asm.R0),
 		asm.JEq.Imm(rConn, 0, "pass"),
-		asm.Ja.Label(label+".ready"),
 	)
 	s.At(label + ".known")
+	c.lock(s)
 	renew(s, label+".ready")
 	s.At(label + ".ready")
+}
+
+// rLock is the lock that is held, once nothing more of the packet is read.
+const rLock = rAux
+
+// lock takes the lock of the packet's connection, which others may have, too. Until
+// unlock no function of the kernel may be called, and every way must lead there.
+func (c *classifier) lock(s *match.Sequence) {
+	s.Add(
+		loadWord(asm.R1, stackPorts),
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.RSh.Imm(asm.R2, 16),
+		asm.Xor.Reg(asm.R1, asm.R2),
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.RSh.Imm(asm.R2, 8),
+		asm.Xor.Reg(asm.R1, asm.R2),
+		asm.And.Imm(asm.R1, connLocks-1),
+		storeWord(stackScratch, asm.R1),
+		asm.LoadMapPtr(asm.R1, c.conns.locks.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, int32(stackScratch)),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "pass"),
+		asm.Mov.Reg(rLock, asm.R0),
+		asm.Mov.Reg(asm.R1, asm.R0),
+		asm.FnSpinLock.Call(),
+	)
+}
+
+func unlock(s *match.Sequence) {
+	s.Add(asm.Mov.Reg(asm.R1, rLock), asm.FnSpinUnlock.Call())
+}
+
+// unlocked takes over from what judged a connection, at the labels hit and miss, and goes
+// on behind it or jumps to pass.
+func unlocked(s *match.Sequence) {
+	s.At("miss")
+	unlock(s)
+	s.Add(asm.Ja.Label("pass"))
+	s.At("hit")
+	unlock(s)
 }
 
 // renew begins the connection in rConn anew if the packet is a SYN that it has not seen.
@@ -221,8 +248,8 @@ func track(s *match.Sequence, seen, fresh string) {
 	s.Add(storeConn(hole, asm.R5), asm.Ja.Label(fresh))
 }
 
-// nth jumps to wanted with the segment number n of its connection and what repeats any
-// of it, and to pass otherwise.
+// nth jumps to hit with the segment number n of its connection and what repeats any of
+// it, and to miss otherwise.
 func nth(s *match.Sequence, n uint32) {
 	found, start, end := unsafe.Offsetof(connLayout.flags), unsafe.Offsetof(connLayout.start), unsafe.Offsetof(connLayout.end)
 	segments := unsafe.Offsetof(connLayout.segments)
@@ -239,14 +266,14 @@ func nth(s *match.Sequence, n uint32) {
 
 	s.At("nth.seen")
 	s.Add(
-		loadWord(asm.R1, stackPayload), asm.JEq.Imm(asm.R1, 0, "pass"),
+		loadWord(asm.R1, stackPayload), asm.JEq.Imm(asm.R1, 0, "miss"),
 		asm.JEq.Imm(asm.R0, 0, "nth.again"),
 		asm.Mov.Imm(asm.R2, 1), // what is new of it makes one segment
 		asm.Ja.Label("nth.count"),
 	)
 	s.At("nth.fresh")
 	s.Add(
-		loadWord(asm.R1, stackPayload), asm.JEq.Imm(asm.R1, 0, "pass"),
+		loadWord(asm.R1, stackPayload), asm.JEq.Imm(asm.R1, 0, "miss"),
 		loadWord(asm.R2, stackSegs),
 	)
 	s.At("nth.count")
@@ -283,14 +310,14 @@ func nth(s *match.Sequence, n uint32) {
 		loadConn(asm.R1, found),
 		asm.Or.Imm(asm.R1, connFound),
 		storeConn(found, asm.R1),
-		asm.Ja.Label("wanted"),
+		asm.Ja.Label("hit"),
 	)
 
 	s.At("nth.again")
 	s.Add(
 		loadConn(asm.R1, found),
 		asm.And.Imm(asm.R1, connFound),
-		asm.JEq.Imm(asm.R1, 0, "pass"),
+		asm.JEq.Imm(asm.R1, 0, "miss"),
 	)
 	first(asm.R3)
 	s.Add(
@@ -299,11 +326,12 @@ func nth(s *match.Sequence, n uint32) {
 		loadConn(asm.R4, end),
 	)
 	s.Add(minus(asm.R3, asm.R4)...)
-	s.Add(asm.JSGE.Imm(asm.R3, 0, "pass"), loadConn(asm.R4, start))
+	s.Add(asm.JSGE.Imm(asm.R3, 0, "miss"), loadConn(asm.R4, start))
 	s.Add(minus(asm.R5, asm.R4)...)
 	s.Add(
-		asm.JSLE.Imm(asm.R5, 0, "pass"),
+		asm.JSLE.Imm(asm.R5, 0, "miss"),
 		asm.LoadImm(asm.R1, int64(n), asm.DWord),
 		storeWord(stackSegment, asm.R1),
+		asm.Ja.Label("hit"),
 	)
 }

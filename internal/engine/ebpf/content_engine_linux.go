@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"netemd/internal/content"
 	"netemd/internal/fault"
@@ -28,7 +28,9 @@ func contentKey(p target.Place, r content.Rule) string { return p.Key() + "|" + 
 // already only moves the deadline. On an error nothing of the rule is in force; it is a
 // *qdisc.FieldError for a bad rule, fs.ErrNotExist when the place is gone, and
 // errors.ErrUnsupported, with its name, for what cannot be done there: holding packets of
-// IPv4 at a loopback device's ingress, and kernels before 5.8.
+// IPv4 at a loopback device's ingress, and kernels before 5.12, which lack what counts
+// packets of several processors exactly (BPF_FETCH). It is fault.ErrBusy when too many
+// rules follow connections already.
 func (e *Engine) SetContent(ctx context.Context, p target.Place, r content.Rule, deadline time.Time) error {
 	if err := e.setContent(ctx, p, r, deadline); err != nil {
 		return fmt.Errorf("ebpf set: %s: %s: %w", p, r, err)
@@ -97,21 +99,39 @@ func (e *Engine) ReadContent(ctx context.Context, p target.Place, r content.Rule
 // cleared, unless more than 16 others were since. The error is fs.ErrNotExist when there
 // is nothing to tell.
 func (e *Engine) ContentLog(_ context.Context, p target.Place, r content.Rule) (content.Log, error) {
+	l, err := e.ruleLog(p, r)
+	if err != nil {
+		return content.Log{}, err
+	}
+	return l.read(), nil
+}
+
+// ContentSince returns what ContentLog would, of the records only those behind the cursor
+// and without waiting for any, where that ends, and what is closed when more has come.
+func (e *Engine) ContentSince(
+	_ context.Context, p target.Place, r content.Rule, from content.Cursor,
+) (log content.Log, next content.Cursor, more <-chan struct{}, err error) {
+	l, err := e.ruleLog(p, r)
+	if err != nil {
+		return content.Log{}, from, nil, err
+	}
+	log, next, more = l.since(from)
+	return log, next, more, nil
+}
+
+// ruleLog is the log of r at p, with its counters as they are now.
+func (e *Engine) ruleLog(p target.Place, r content.Rule) (*ruleLog, error) {
 	key := contentKey(p, r)
 	e.mu.Lock()
 	l, pl := e.logs[key], e.places[key]
 	e.mu.Unlock()
 	if l == nil {
-		return content.Log{}, fmt.Errorf("ebpf log: %s: %s: %w", p, r, fs.ErrNotExist)
+		return nil, fmt.Errorf("ebpf log: %s: %s: %w", p, r, fs.ErrNotExist)
 	}
 	if pl != nil {
-		pl.mu.Lock()
-		if pl.armed {
-			l.count(pl.page.at)
-		}
-		pl.mu.Unlock()
+		pl.countRule()
 	}
-	return l.read(), nil
+	return l, nil
 }
 
 // ClearContent takes r away from p. Held packets leave when they are due, and everything
@@ -139,7 +159,7 @@ func (e *Engine) rulePlace(p target.Place, r content.Rule) (*place, error) {
 		return nil, fs.ErrClosed
 	}
 	if e.ring == nil {
-		ring, err := newRing()
+		ring, err := newRing(e.log)
 		if err != nil {
 			return nil, err
 		}
@@ -182,9 +202,12 @@ func (e *Engine) prune() {
 	}
 }
 
-// leave ends a rule's place: at once, or in the background when it holds packets.
+// leave ends a rule's place: at once, or in the background when it holds packets. What it
+// chose is counted to the last packet in both cases.
 func (e *Engine) leave(pl *place) {
 	pl.clear()
+	awaitPrograms()
+	pl.countRule()
 	holds := pl.holds()
 	e.mu.Lock()
 	if e.closed || e.places[pl.key] != pl {
@@ -212,6 +235,26 @@ func (e *Engine) leave(pl *place) {
 	}
 	e.mu.Unlock()
 	finish()
+}
+
+// awaitPrograms waits until no processor is in a program that has not seen what was
+// written before: the kernel's grace period, which is what MEMBARRIER_CMD_GLOBAL waits
+// for (kernel/sched/membarrier.c), some 10 ms. It is refused where processors run without
+// a tick; then a time is waited in which a program has ended, unless the machine stood.
+func awaitPrograms() {
+	const global = 1
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// countRule takes over the counters of the place's program, if it has one still.
+func (pl *place) countRule() {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if pl.armed {
+		pl.rule.log.count(pl.page.at)
+	}
 }
 
 // awaitDue waits until the last held packet is due, or the engine closes.
@@ -242,7 +285,7 @@ type placeRule struct {
 	ring *ring
 	log  *ruleLog
 	// conns are the connections, nil if the rule needs none.
-	conns *ebpf.Map
+	conns *conns
 	// started is set with the first slot: what has ended is not begun anew.
 	started bool
 }
@@ -317,8 +360,12 @@ func (pl *place) openRule(c *classifier) error {
 	}
 	c.rule, c.id, c.ring = &r.Rule, r.id, r.ring.m
 	if tracks(r.Rule) {
+		if err := r.ring.follow(); err != nil {
+			return err
+		}
 		var err error
 		if r.conns, err = newConns(); err != nil {
+			r.ring.unfollow()
 			return err
 		}
 		c.conns = r.conns
@@ -337,7 +384,8 @@ func (pl *place) closeRule(p *page) {
 	}
 	r.log.end()
 	if r.conns != nil {
-		r.conns.Close()
+		_ = r.conns.close() // only memory goes with it
 		r.conns = nil
+		r.ring.unfollow()
 	}
 }

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -44,13 +45,13 @@ func newBench(t testing.TB, r content.Rule) *bench {
 	b.page, err = newShared[page]("netemd_place")
 	check(err)
 	t.Cleanup(b.page.Close)
-	b.ring, err = newRing()
+	b.ring, err = newRing(slog.New(slog.DiscardHandler))
 	check(err)
 	t.Cleanup(func() { _ = b.ring.close() })
 	b.log = b.ring.open(9)
 	conns, err := newConns()
 	check(err)
-	t.Cleanup(func() { conns.Close() })
+	t.Cleanup(func() { _ = conns.close() })
 	c := classifier{
 		hub: b.hub.Map, page: b.page.Map, match: target.Match{}, hook: target.Egress, header: 14, group: 1, rank: 1,
 		rule: &r, id: 9, ring: b.ring.m, conns: conns,
@@ -342,7 +343,7 @@ func TestCountOfManyProcessors(t *testing.T) {
 
 // More connections than are remembered: each new one is known all the same.
 func TestManyConnections(t *testing.T) {
-	n := maxConns + maxConns/2
+	n := content.MaxConnections + content.MaxConnections/2
 	if testing.Short() {
 		n = 5000 // fewer than there is room for
 	}

@@ -32,9 +32,9 @@
 // A content rule acts on chosen packets (package content). It is a place of its own,
 // with a program of its own: what was set last comes first, and the next one sees what
 // it let pass. The program reads the headers, follows each connection's sequence numbers
-// in an LRU map of 65,536, draws a turn where a count bounds the rule, and writes a
-// record of each chosen packet to a BPF ring buffer (Linux 5.8), which a sleeping
-// goroutine empties. What it counts it counts without this process, too; only acting
+// in an LRU map of its own, draws a turn where a count bounds the rule (Linux 5.12), and
+// writes a record of each chosen packet to a BPF ring buffer, which a sleeping goroutine
+// empties. What it counts it counts without this process, too; only acting
 // needs the heartbeat.
 //
 // Fail open. A program passes everything when this process has not written its

@@ -87,10 +87,9 @@ type page struct {
 	_          [64 - 20]byte
 
 	seen, lost, opened, diverted atomic.Uint64
-	// ordinal, turns and missed belong to a content rule: packets of the wire, chosen
-	// packets up to its count, and those that could not be recorded.
-	ordinal, turns, missed atomic.Uint64
-	_                      [64 - 56]byte
+	// ordinal, turns, missed and begun belong to a content rule: packets of the wire,
+	// chosen packets up to its count, those that could not be recorded, and connections.
+	ordinal, turns, missed, begun atomic.Uint64
 
 	slots [slots]slot
 	// arrived is when each of the last packets was diverted, CLOCK_MONOTONIC in ns; the

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
@@ -23,19 +24,30 @@ const (
 	// logsKept is how many logs of rules that are over are kept, and logKept how long.
 	logsKept = 16
 	logKept  = 10 * time.Minute
-	// logWait is how long ContentLog waits for what is still in the ring.
-	logWait = 200 * time.Millisecond
+	// logWait bounds how long ContentLog waits for what is still in the ring: on a busy
+	// machine its reader may not run for a while.
+	logWait = 2 * time.Second
 )
 
 // ring takes what programs tell about the packets that they chose. Its goroutine sleeps
 // while they choose none.
 type ring struct {
+	log    *slog.Logger
 	m      *ebpf.Map
-	reader *ringbuf.Reader
+	reader ringReader
 	done   chan struct{}
 
-	mu   sync.Mutex
-	logs map[uint32]*ruleLog // by the place's number
+	mu        sync.Mutex
+	logs      map[uint32]*ruleLog // by the place's number
+	following int                 // rules that follow connections
+	// broken is set when the reader has failed: no record comes any more.
+	broken bool
+}
+
+// ringReader is a *ringbuf.Reader.
+type ringReader interface {
+	ReadInto(*ringbuf.Record) error
+	Close() error
 }
 
 // ruleLog is what one rule did at one place.
@@ -48,17 +60,21 @@ type ruleLog struct {
 	oldest  int
 	// came counts all that did.
 	came uint64
-	// chosen and missed are the program's counters at the last look.
-	chosen, missed uint64
+	// chosen, missed and begun are the program's counters at the last look.
+	chosen, missed, begun uint64
+	// broken says that none comes any more.
+	broken bool
+	// more is closed with the next record, if somebody waits for it.
+	more chan struct{}
 	// ended is when the rule was cleared.
 	ended time.Time
 }
 
-func newRing() (*ring, error) {
+func newRing(log *slog.Logger) (*ring, error) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "netemd_ring", Type: ebpf.RingBuf, MaxEntries: ringSize})
 	if err != nil {
 		if errors.Is(features.HaveMapType(ebpf.RingBuf), ebpf.ErrNotSupported) {
-			return nil, fmt.Errorf("faults on chosen packets need the BPF ring buffer (Linux 5.8): %w (%w)", errors.ErrUnsupported, err)
+			return nil, fmt.Errorf("faults on chosen packets need Linux 5.12, with the BPF ring buffer: %w (%w)", errors.ErrUnsupported, err)
 		}
 		return nil, fmt.Errorf("create map netemd_ring: %w", err)
 	}
@@ -67,7 +83,7 @@ func newRing() (*ring, error) {
 		m.Close()
 		return nil, fmt.Errorf("read map netemd_ring: %w", err)
 	}
-	r := &ring{m: m, reader: reader, done: make(chan struct{}), logs: map[uint32]*ruleLog{}}
+	r := &ring{log: log, m: m, reader: reader, done: make(chan struct{}), logs: map[uint32]*ruleLog{}}
 	go r.run()
 	return r, nil
 }
@@ -77,7 +93,10 @@ func (r *ring) run() {
 	var rec ringbuf.Record
 	for {
 		if err := r.reader.ReadInto(&rec); err != nil {
-			return // closed
+			if !errors.Is(err, ringbuf.ErrClosed) {
+				r.fail(err)
+			}
+			return
 		}
 		if len(rec.RawSample) < int(unsafe.Sizeof(chosen{})) {
 			continue
@@ -92,11 +111,24 @@ func (r *ring) run() {
 	}
 }
 
+// fail says that from now on no chosen packet is recorded, to the log and in the logs.
+func (r *ring) fail(err error) {
+	r.log.Error("ebpf: the records of chosen packets cannot be read any more: from now on they are missing", "err", err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = true
+	for _, l := range r.logs {
+		l.mu.Lock()
+		l.broken = true
+		l.mu.Unlock()
+	}
+}
+
 // open makes a log for the place of that number.
 func (r *ring) open(id uint32) *ruleLog {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := &ruleLog{id: id}
+	l := &ruleLog{id: id, broken: r.broken}
 	r.logs[id] = l
 	return l
 }
@@ -117,6 +149,10 @@ func (l *ruleLog) add(c chosen) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.came++
+	if l.more != nil {
+		close(l.more)
+		l.more = nil
+	}
 	if len(l.records) < content.MaxRecords {
 		l.records = append(l.records, c)
 		return
@@ -133,6 +169,7 @@ func (l *ruleLog) count(p *page) {
 	// order no record is waited for that will never come.
 	l.chosen = p.lost.Load() + p.diverted.Load()
 	l.missed = p.missed.Load()
+	l.begun = p.begun.Load()
 }
 
 // end says that the rule is over, once.
@@ -154,16 +191,57 @@ func (l *ruleLog) endedAt() time.Time {
 func (l *ruleLog) read() content.Log {
 	for end := time.Now().Add(logWait); ; time.Sleep(time.Millisecond) {
 		l.mu.Lock()
-		if l.came+l.missed >= l.chosen || time.Now().After(end) {
+		if l.broken || l.came+l.missed >= l.chosen || time.Now().After(end) {
 			break
 		}
 		l.mu.Unlock()
 	}
 	defer l.mu.Unlock()
+	out := l.totals()
+	out.Records = l.last(len(l.records))
+	return out
+}
+
+// since returns what has come behind the cursor, without waiting, where that ends, and
+// what is closed when more has come.
+func (l *ruleLog) since(from content.Cursor) (out content.Log, next content.Cursor, more <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if from.Log != uint64(l.id) {
+		from = content.Cursor{Log: uint64(l.id)}
+	}
+	out = l.totals()
+	fresh := l.came - from.Read
+	out.Skipped = fresh - min(fresh, uint64(len(l.records)))
+	out.Records = l.last(int(fresh - out.Skipped))
+	from.Read = l.came
+	if l.more == nil {
+		l.more = make(chan struct{})
+	}
+	return out, from, l.more
+}
+
+// totals are a log without records. The caller holds the lock.
+func (l *ruleLog) totals() content.Log {
 	out := content.Log{Chosen: max(l.chosen, l.came+l.missed), Missed: l.missed}
+	if l.broken {
+		out.Missed = out.Chosen - l.came
+	}
+	if l.begun > content.MaxConnections {
+		out.Forgotten = l.begun - content.MaxConnections
+	}
+	return out
+}
+
+// last are the n newest records, oldest first. The caller holds the lock.
+func (l *ruleLog) last(n int) []content.Record {
+	if n == 0 {
+		return nil
+	}
+	out := make([]content.Record, 0, n)
 	wall := time.Now().Add(-time.Duration(now()))
-	for i := range l.records {
-		out.Records = append(out.Records, l.records[(l.oldest+i)%len(l.records)].record(wall))
+	for i := len(l.records) - n; i < len(l.records); i++ {
+		out = append(out, l.records[(l.oldest+i)%len(l.records)].record(wall))
 	}
 	return out
 }
