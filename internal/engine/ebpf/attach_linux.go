@@ -20,6 +20,10 @@ import (
 	"netemd/namespaces"
 )
 
+// errFull says that a hook has as many programs as it takes (BPF_MPROG_MAX of
+// linux/bpf_mprog.h).
+var errFull = errors.New("64 programs are there already")
+
 // attachment is a program on one hook of one device.
 type attachment interface {
 	// attached is fs.ErrNotExist when the program is no longer there.
@@ -59,6 +63,8 @@ func (a *attacher) attach(namespace string, index int, hook target.Hook, prog *e
 			return &tcx{log: a.log, namespace: namespace, index: index, hook: hook, at: at, link: l, prog: prog}, nil
 		case gone(err):
 			return nil, fmt.Errorf("attach to tcx %s: %w (%w)", hook, fs.ErrNotExist, err)
+		case errors.Is(err, syscall.ERANGE):
+			return nil, fmt.Errorf("attach to tcx %s: %w: %w (%w)", hook, errFull, errors.ErrUnsupported, err)
 		case !errors.Is(err, ebpf.ErrNotSupported):
 			return nil, fmt.Errorf("attach to tcx %s: %w", hook, err)
 		}

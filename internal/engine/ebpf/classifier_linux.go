@@ -27,12 +27,19 @@ const verdictNext = -1
 
 // markOwn in the upper half of a mark says that a packet comes out of a queue of
 // ours; the next 8 bits tell the engines of different agents apart. On ingress the
-// lowest 8 bits are the place's rank; the classifier of that place clears the mark,
-// so the stack never sees it.
+// lowest 8 bits are the queue's number at the hook; the classifier of its place clears the
+// mark, so the stack never sees it.
 const (
-	markOwn = 0x4e450000
-	maxRank = 0xff
+	markOwn  = 0x4e450000
+	maxMarks = 0xff
 )
+
+// origin is the place that a packet of ours comes from.
+type origin struct{ Rank, Hook uint32 }
+
+// returnKey is where the origin of a queue at that hook's ingress is, with the queue's
+// number in the lowest 8 bits; cookies of sockets are never so large.
+func returnKey(hook uint32) uint64 { return 1<<63 | uint64(hook)<<8 }
 
 // The classifier's registers and stack, beside what match uses.
 const (
@@ -219,12 +226,23 @@ func (c *classifier) ownMark(s *match.Sequence) {
 		asm.RSh.Imm(asm.R2, 16),
 		asm.JNE.Imm(asm.R2, markOwn>>16, "foreign"),
 		asm.Mov.Reg(asm.R2, asm.R1),
-		asm.And.Imm(asm.R2, maxRank),
+		asm.And.Imm(asm.R2, maxMarks),
 		asm.JEq.Imm(asm.R2, 0, "foreign"), // it left an egress queue, and is back on ingress
 		asm.Sub.Imm(asm.R1, int32(c.mark)),
-		asm.JGT.Imm(asm.R1, maxRank, "pass"), // another agent's, which clears it
+		asm.JGT.Imm(asm.R1, maxMarks, "pass"), // another agent's, which clears it
+		asm.LoadImm(asm.R2, int64(returnKey(c.group)), asm.DWord),
+		asm.Or.Reg(asm.R1, asm.R2),
+		asm.StoreMem(asm.RFP, stackCookie, asm.R1, asm.DWord),
+		asm.LoadMapPtr(asm.R1, c.sockets.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackCookie),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "clear"), // its queue has gone since
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.Word),
 		asm.JGT.Imm(asm.R1, int32(c.rank), "foreign"),
 		asm.JNE.Imm(asm.R1, int32(c.rank), "pass"),
+	)
+	s.At("clear")
+	s.Add(
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(rSkb, skbMark, asm.R1, asm.Word),
 		asm.Ja.Label("pass"),

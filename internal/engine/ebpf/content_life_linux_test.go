@@ -222,7 +222,7 @@ func TestManyRules(t *testing.T) {
 	p := onPort(l.at(t, l.server, target.Ingress))
 	stay := content.Rule{Kind: content.Every, N: 1_000_000, Hold: ms}
 	rule(t, e, p, stay)
-	n := maxRank + 10
+	n := maxMarks + 10
 	if testing.Short() {
 		n = 20
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -34,7 +33,7 @@ type Config struct {
 type Engine struct {
 	log     *slog.Logger
 	hub     *shared[hub]
-	sockets *ebpf.Map // socket cookie -> group<<32 | rank
+	sockets *ebpf.Map // socket cookie, or returnKey -> rank, group
 	heart   *heart
 	attach  attacher
 	// mark tells packets of this engine's queues from those of another agent's.
@@ -53,36 +52,6 @@ type Engine struct {
 	// closing ends what the background waits for.
 	closing    chan struct{}
 	background sync.WaitGroup
-}
-
-// hookKey is one hook of one device, as asked for.
-type hookKey struct {
-	namespace string
-	index     int
-	hook      target.Hook
-}
-
-// hook is what places at the same hook share.
-type hook struct {
-	// id is unique in the engine's life.
-	id uint32
-	// places counts those on the books; guarded by the engine.
-	places int
-	// queues says that there is or was a queue.
-	queues atomic.Bool
-	// mu keeps the order of ranks the order of attaching.
-	mu sync.Mutex
-	// ranks are those of the armed places.
-	ranks map[uint32]bool
-}
-
-// next is the rank of a place that comes before all armed ones.
-func (h *hook) next() uint32 {
-	rank := uint32(0)
-	for r := range h.ranks {
-		rank = max(rank, r)
-	}
-	return rank + 1
 }
 
 // New makes an engine. It needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and starts
@@ -279,7 +248,7 @@ func (e *Engine) newPlace(key string, p target.Place) (*place, error) {
 	h := e.hooks[at]
 	if h == nil {
 		e.last++
-		h = &hook{id: e.last, ranks: map[uint32]bool{}}
+		h = &hook{id: e.last}
 		e.hooks[at] = h
 	}
 	h.places++
@@ -292,13 +261,19 @@ func (e *Engine) newPlace(key string, p target.Place) (*place, error) {
 // arming it did not succeed.
 func (e *Engine) forget(pl *place) {
 	e.mu.Lock()
-	if e.places[pl.key] == pl {
+	listed := e.places[pl.key] == pl
+	if listed {
 		delete(e.places, pl.key)
-		e.unhook(pl)
 	}
 	e.mu.Unlock()
 	if err := pl.disarm(); err != nil {
 		e.log.Warn("ebpf: take a lost place off", "place", pl.at.String(), "err", err)
+	}
+	// Until now another place at the hook has to come before this one.
+	if listed {
+		e.mu.Lock()
+		e.unhook(pl)
+		e.mu.Unlock()
 	}
 }
 

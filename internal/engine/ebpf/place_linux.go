@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -180,7 +181,14 @@ func (pl *place) arm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if pl.prog, err = pl.e.attach.attach(pl.at.Namespace, pl.at.Index, pl.at.Hook, prog); err != nil {
+		// Places that still go make room.
+		for end := time.Now().Add(drainLimit); ; time.Sleep(20 * time.Millisecond) {
+			pl.prog, err = pl.e.attach.attach(pl.at.Namespace, pl.at.Index, pl.at.Hook, prog)
+			if !errors.Is(err, errFull) || context.Cause(ctx) != nil || time.Now().After(end) {
+				break
+			}
+		}
+		if err != nil {
 			prog.Close()
 			return err
 		}
@@ -192,7 +200,6 @@ func (pl *place) arm(ctx context.Context) error {
 		page.Close()
 		return err
 	}
-	pl.hook.ranks[pl.rank] = true
 	pl.page, pl.armed = page, true
 	return nil
 }
@@ -301,17 +308,14 @@ func (pl *place) disarm() error {
 	pl.page.at.active.Store(0)
 	var errs []error
 	if pl.queue != nil {
+		grace() // what is being diverted gets to the TAP before its last reading
 		pl.queue.drain()
-	}
-	errs = append(errs, pl.prog.detach())
-	if pl.queue != nil {
+		// The program stays behind the queue, whose last packets' marks it clears.
 		errs = append(errs, pl.queue.release())
 	}
+	errs = append(errs, pl.prog.detach())
 	pl.closeRule(pl.page.at)
 	pl.page.Close()
-	pl.hook.mu.Lock()
-	defer pl.hook.mu.Unlock()
-	delete(pl.hook.ranks, pl.rank)
 	return errors.Join(errs...)
 }
 

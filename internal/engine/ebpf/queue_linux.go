@@ -121,7 +121,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 		}
 		undo = append(undo, q.tap.close)
 		if pl.at.Hook == target.Ingress {
-			return pl.returnThroughTAP(q, &undo)
+			return pl.returnThroughTAP(ctx, q, &undo)
 		}
 		return pl.sendThroughSocket(q, lo, &undo)
 	})
@@ -159,7 +159,7 @@ func (pl *place) sendThroughSocket(q *queue, lo bool, undo *[]func() error) erro
 		pl.e.hub.at.queues.Add(^uint64(0))
 		return nil
 	})
-	own := struct{ Rank, Hook uint32 }{pl.rank, pl.hook.id}
+	own := origin{pl.rank, pl.hook.id}
 	for _, c := range cookies {
 		if err := pl.e.sockets.Put(c, own); err != nil {
 			return fmt.Errorf("make a socket known: %w", err)
@@ -171,11 +171,21 @@ func (pl *place) sendThroughSocket(q *queue, lo bool, undo *[]func() error) erro
 
 // returnThroughTAP writes to the TAP, from where a program takes it to the device's
 // ingress.
-func (pl *place) returnThroughTAP(q *queue, undo *[]func() error) error {
-	if pl.rank > maxRank {
-		return fmt.Errorf("more than %d places at one ingress: %w", maxRank, errors.ErrUnsupported)
+func (pl *place) returnThroughTAP(ctx context.Context, q *queue, undo *[]func() error) error {
+	mark, err := pl.hook.takeMark(ctx)
+	if err != nil {
+		return err
 	}
-	prog, err := loadProgram("netemd_return", returner(pl.at.Index, pl.e.mark|pl.rank))
+	*undo = append(*undo, func() error {
+		pl.hook.giveMark(mark)
+		return nil
+	})
+	key := returnKey(pl.hook.id) | uint64(mark)
+	if err := pl.e.sockets.Put(key, origin{pl.rank, pl.hook.id}); err != nil {
+		return fmt.Errorf("make a mark known: %w", err)
+	}
+	*undo = append(*undo, func() error { return pl.e.sockets.Delete(key) })
+	prog, err := loadProgram("netemd_return", returner(pl.at.Index, pl.e.mark|mark))
 	if err != nil {
 		return err
 	}
