@@ -81,7 +81,7 @@ func (e *Engine) setDetour(c *conn, d *device, p target.Place, n qdisc.Netem) er
 	}
 	if err := e.lay(c, x, l, door, header, n, &made); err != nil {
 		err = errors.Join(err, made.run())
-		*x = before
+		x.restore(before)
 		return err
 	}
 	if !x.cleared.IsZero() { // it was on its way out
@@ -285,7 +285,7 @@ func (e *Engine) rematch(c *conn, d *device, p, q target.Place) error {
 	var made undo
 	if err = e.enter(c, x, l, door, header, &made); err != nil {
 		err = errors.Join(err, made.run())
-		*x = before
+		x.restore(before)
 		return err
 	}
 	delete(d.detours, p.Key())

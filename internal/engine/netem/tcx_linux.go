@@ -236,3 +236,16 @@ func (x *detour) settle() {
 	_ = x.entry.detach()
 	x.entry = nil
 }
+
+// restore makes x what it was before something failed. A program that has been replaced
+// meanwhile is closed by then, so the one that is at the hook must be replaced.
+func (x *detour) restore(before detour) {
+	now := x.entry
+	*x = before
+	if x.entry == nil || now == nil || now.link != x.entry.link || now.program == x.entry.program {
+		return
+	}
+	entry := *now
+	entry.number = 0
+	x.entry = &entry
+}
