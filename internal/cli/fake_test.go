@@ -212,8 +212,12 @@ func (a *fakeAgent) Packets(_ context.Context, id string, follow bool, f func(co
 		f(a.log)
 		return nil
 	}
-	for _, r := range a.log.Records {
-		f(content.Log{Records: []content.Record{r}, Chosen: a.log.Chosen, Missed: a.log.Missed})
+	for i, r := range a.log.Records {
+		part := content.Log{Records: []content.Record{r}, Chosen: a.log.Chosen, Missed: a.log.Missed, Forgotten: a.log.Forgotten}
+		if i == 1 {
+			part.Skipped = a.log.Skipped
+		}
+		f(part)
 	}
 	return nil
 }

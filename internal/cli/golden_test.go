@@ -89,10 +89,10 @@ func TestGolden(t *testing.T) {
 			"drop every:2 --per-connection --dev v0 -o json", "list", "show f1", "show f2", "show f1 -o json", "stats", "packets --help", "packets f1", "packets f1 -o json", "packets f1 -o jsonl", "packets f1 --follow", "packets f1 --follow -o jsonl",
 			"packets f1 --follow -o json", "packets", "packets f99", "change f1 --loss 5%", "renew f1", "drop syn --count 1 --target pg -- true", "clear f1", "packets f1", "clear --target pg", "clear --all",
 		}},
-		{name: "drop-many", world: world{agent: &fakeAgent{log: content.Log{Records: chosenLog(13).Records, Chosen: 20_000, Missed: 7}}}, lines: []string{
-			"drop rst --target pg -- true", "packets f1",
+		{name: "drop-many", world: world{agent: &fakeAgent{log: content.Log{Records: chosenLog(13).Records, Chosen: 20_000, Missed: 7, Skipped: 3, Forgotten: 5}}}, lines: []string{
+			"drop rst --target pg -- true", "packets f1", "packets f1 --follow", "packets f1 --follow -o jsonl",
 		}},
-		{name: "drop-none", world: world{agent: &fakeAgent{}, code: 3}, lines: []string{"drop rst --target pg -- true", "show f1", "drop rst --target pg", "show f2", "packets f2", "packets f2 -o json"}},
+		{name: "drop-none", world: world{agent: &fakeAgent{}, code: 3}, lines: []string{"drop rst --target pg -- true", "packets f1 -o json", "show f1", "drop rst --target pg", "show f2", "packets f2", "packets f2 -o json"}},
 		{name: "drop-plan", lines: []string{
 			"drop syn --count 1 --target pg --dry-run", "drop syn --count 1 --target pg --dry-run -o json", "hold data:2 --for 20ms --count 1 --dev v0 --direction both --dry-run", "drop match 'udp.len > 100' --dev v0 --netns blue --protocol udp --offload off --dry-run -o json",
 			"drop syn --dev v0 --tcp-flags syn,!ack --tcp-flags !ece --dry-run", "loss 1% --dev v0 --tcp-flags syn,!ack --port 80 --dry-run", "loss 1% --dev v0 --tcp-flags rst --dst db.example --engine ebpf --dry-run -o json", "drop syn --target pg --engine netem --dry-run", "drop syn --target nope --dry-run",

@@ -48,10 +48,19 @@ func viewRecord(r content.Record) recordView {
 
 // packetsData is what packets answers.
 type packetsData struct {
-	ID      string       `json:"id"`
-	Chosen  uint64       `json:"chosen_packets"`
-	Missed  uint64       `json:"missed_packets"`
-	Packets []recordView `json:"packets"`
+	ID     string `json:"id"`
+	Chosen uint64 `json:"chosen_packets"`
+	Missed uint64 `json:"missed_packets"`
+	// Forgotten connections count anew.
+	Forgotten uint64       `json:"forgotten_connections"`
+	Packets   []recordView `json:"packets"`
+}
+
+// gapView is a line of a stream of packets: so many are not in it, here.
+type gapView struct {
+	// Missed could not be recorded, Skipped were no longer kept.
+	Missed  uint64 `json:"missed_packets"`
+	Skipped uint64 `json:"skipped_packets"`
 }
 
 func (a *app) packets() *cobra.Command {
@@ -61,7 +70,9 @@ func (a *app) packets() *cobra.Command {
 		Long: fmt.Sprintf(`Name each packet that a fault of drop or hold chose: when, of which connection, with
 which sequence number. The last %d of each direction are kept, for a minute beyond
 the fault's end, too. WIRE above 1 is a super-packet that segmentation offload was to
-cut: it was acted on whole; '--offload off' with the fault avoids that.`, content.MaxRecords),
+cut: it was acted on whole; '--offload off' with the fault avoids that. What a --follow
+cannot tell, since it came too fast, is counted: as a warning, and in -o jsonl as a line
+of missed_packets and skipped_packets.`, content.MaxRecords),
 		Args: arguments(1, "ID"), ValidArgsFunction: a.completeFaults,
 	}
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with those to come, until the fault ends")
@@ -91,13 +102,13 @@ func chosen(ctx context.Context, agent Agent, id string) (content.Log, error) {
 	var all content.Log
 	err := agent.Packets(ctx, id, false, func(part content.Log) {
 		all.Records = append(all.Records, part.Records...)
-		all.Chosen, all.Missed = part.Chosen, part.Missed
+		all.Chosen, all.Missed, all.Forgotten = part.Chosen, part.Missed, part.Forgotten
 	})
 	return all, err
 }
 
 func (a *app) emitPackets(id string, log content.Log) error {
-	data := packetsData{ID: id, Chosen: log.Chosen, Missed: log.Missed, Packets: []recordView{}}
+	data := packetsData{ID: id, Chosen: log.Chosen, Missed: log.Missed, Forgotten: log.Forgotten, Packets: []recordView{}}
 	for _, r := range log.Records {
 		data.Packets = append(data.Packets, viewRecord(r))
 	}
@@ -130,13 +141,17 @@ func (a *app) sayMissed(log content.Log, shown uint64) {
 	if older := log.Chosen - min(log.Chosen, log.Missed+shown); older > 0 && shown >= content.MaxRecords {
 		a.warn([]string{fmt.Sprintf("%s before these are no longer kept", packetsText(older))})
 	}
+	if log.Forgotten > 0 {
+		a.warn([]string{fmt.Sprintf("%d connections or more were forgotten, of more than %d: they count anew", log.Forgotten, content.MaxConnections)})
+	}
 }
 
 // followPackets prints each packet as it comes.
 func (a *app) followPackets(ctx context.Context, agent Agent, id string) error {
 	e := json.NewEncoder(a.env.Stdout)
-	var missed uint64
+	var before content.Log
 	err := agent.Packets(ctx, id, true, func(part content.Log) {
+		a.sayGap(e, gapView{Missed: part.Missed - min(part.Missed, before.Missed), Skipped: part.Skipped})
 		for _, r := range part.Records {
 			if a.output == outJSONL {
 				_ = e.Encode(viewRecord(r)) // a reader that went away ends this by its signal
@@ -144,15 +159,29 @@ func (a *app) followPackets(ctx context.Context, agent Agent, id string) error {
 			}
 			fmt.Fprintln(a.env.Stdout, a.recordLine(r))
 		}
-		if part.Missed > missed {
-			a.sayMissed(content.Log{Missed: part.Missed - missed}, 0)
-			missed = part.Missed
+		if part.Forgotten > 0 && before.Forgotten == 0 {
+			a.sayMissed(content.Log{Forgotten: part.Forgotten}, 0)
 		}
+		before = content.Log{Missed: part.Missed, Forgotten: part.Forgotten}
 	})
 	if err == nil {
 		a.say("%s has ended", id)
 	}
 	return err
+}
+
+// sayGap says what of a stream is missing here, if anything.
+func (a *app) sayGap(e *json.Encoder, gap gapView) {
+	if gap == (gapView{}) {
+		return
+	}
+	if a.output == outJSONL {
+		_ = e.Encode(gap)
+	}
+	a.sayMissed(content.Log{Missed: gap.Missed}, 0)
+	if gap.Skipped > 0 {
+		a.warn([]string{fmt.Sprintf("%s are not shown here: they were no longer kept", packetsText(gap.Skipped))})
+	}
 }
 
 // recordLine says a packet in one line.
@@ -202,7 +231,8 @@ const (
 )
 
 // sayChosen names the first packets that a fault chose which has just ended, also when
-// the command was interrupted.
+// the command was interrupted. Standard output is the command's: as JSON, packets has it
+// all, also that there was none.
 func (a *app) sayChosen(ctx context.Context, agent Agent, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chosenTime)
 	defer cancel()

@@ -130,6 +130,8 @@ func sum(logs []content.Log) content.Log {
 	for _, l := range logs {
 		all.Chosen += l.Chosen
 		all.Missed += l.Missed
+		all.Skipped += l.Skipped
+		all.Forgotten += l.Forgotten
 		all.Records = append(all.Records, l.Records...)
 		if len(l.Records) > 0 {
 			with++
@@ -160,6 +162,11 @@ func (m *Manager) keepLog(ctx context.Context, h *held) {
 	m.ended = slices.DeleteFunc(m.ended, func(e ended) bool { return e.id == h.fault.ID })
 	m.ended = append(m.ended, ended{h.fault.ID, log, time.Now()})
 	m.forgetEnded()
+	time.AfterFunc(endedTime, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.forgetEnded()
+	})
 }
 
 // forgetEnded forgets what is old or too much. The caller holds the lock.
@@ -168,7 +175,7 @@ func (m *Manager) forgetEnded() {
 	for first > 0 {
 		e := m.ended[first-1]
 		records += len(e.log.Records)
-		if time.Since(e.at) > endedTime || records > endedRecords {
+		if time.Since(e.at) >= endedTime || records > endedRecords {
 			break
 		}
 		first--

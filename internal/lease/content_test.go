@@ -29,6 +29,9 @@ type choosingEngine struct {
 	logs     map[string]content.Log
 	failRule func(p target.Place) error
 	away     bool
+	// reads counts the records that were given to followers, more is closed with each new.
+	reads int
+	more  chan struct{}
 }
 
 func newChoosingEngine() *choosingEngine {
@@ -75,6 +78,23 @@ func (e *choosingEngine) ContentLog(_ context.Context, p target.Place, r content
 	return log, nil
 }
 
+// ContentSince keeps the last content.MaxRecords, which Chosen counts with all before.
+func (e *choosingEngine) ContentSince(
+	_ context.Context, p target.Place, r content.Rule, from content.Cursor,
+) (content.Log, content.Cursor, <-chan struct{}, error) {
+	e.rulesMu.Lock()
+	defer e.rulesMu.Unlock()
+	log := e.logs[ruleKey(p, r)]
+	fresh := log.Chosen - log.Missed - from.Read
+	log.Skipped = fresh - min(fresh, uint64(len(log.Records)))
+	log.Records = slices.Clone(log.Records[len(log.Records)-int(fresh-log.Skipped):])
+	e.reads += len(log.Records)
+	if e.more == nil {
+		e.more = make(chan struct{})
+	}
+	return log, content.Cursor{Log: 1, Read: from.Read + fresh}, e.more, nil
+}
+
 func (e *choosingEngine) ClearContent(_ context.Context, p target.Place, r content.Rule) error {
 	e.rulesMu.Lock()
 	defer e.rulesMu.Unlock()
@@ -92,7 +112,12 @@ func (e *choosingEngine) choose(key string, at int64) {
 	log := e.logs[key]
 	log.Chosen++
 	log.Records = append(log.Records, content.Record{Time: at})
+	log.Records = log.Records[max(0, len(log.Records)-content.MaxRecords):]
 	e.logs[key] = log
+	if e.more != nil {
+		close(e.more)
+		e.more = nil
+	}
 }
 
 // meddleRules is somebody else's change.

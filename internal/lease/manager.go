@@ -72,11 +72,12 @@ type Manager struct {
 	nextID int
 	held   map[string]*held
 	// order has what held has, in the order in which it was applied.
-	order    []*held
-	requests map[string]*request
-	settings map[string]settings // of paths, by their lanes
-	ended    []ended             // oldest first
-	closed   bool
+	order     []*held
+	requests  map[string]*request
+	settings  map[string]settings // of paths, by their lanes
+	ended     []ended             // oldest first
+	followers int                 // of packets
+	closed    bool
 }
 
 // held is a fault with what is needed to end it. Its fields are written by the

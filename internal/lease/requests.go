@@ -2,7 +2,9 @@ package lease
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"netemd/internal/fault"
@@ -11,7 +13,7 @@ import (
 
 // request is what an Apply with a request id was about.
 type request struct {
-	finger string
+	finger [sha256.Size]byte
 	// done is closed when that Apply has ended; fault is the id that it made then, and
 	// ended when that fault did.
 	done  chan struct{}
@@ -19,8 +21,12 @@ type request struct {
 	ended time.Time
 }
 
-// requestMemory is how long the end of a fault is remembered for replays.
-const requestMemory = time.Hour
+// How long the end of a fault is remembered for replays, and of how many: those that
+// ended first are forgotten first. An entry has some 300 bytes.
+const (
+	requestMemory = time.Hour
+	maxRequests   = 4096
+)
 
 // claim takes the request id of s for a call, which ends by calling made with the id of
 // the fault that came of it, empty for none. When another call has it, that one's answer
@@ -76,17 +82,31 @@ func (m *Manager) replay(id string, r *request) (fault.Fault, error) {
 	return h.fault, nil
 }
 
-// forgetRequests forgets those whose fault ended long ago. The caller holds the lock.
+// forgetRequests forgets those whose fault ended long ago, and makes room for one more
+// where it can. The caller holds the lock.
 func (m *Manager) forgetRequests() {
+	var over []string
 	for id, r := range m.requests {
-		if !r.ended.IsZero() && time.Since(r.ended) > requestMemory {
+		switch {
+		case r.ended.IsZero():
+		case time.Since(r.ended) > requestMemory:
 			delete(m.requests, id)
+		default:
+			over = append(over, id)
 		}
+	}
+	if len(m.requests) < maxRequests {
+		return
+	}
+	// An eighth more than needed, so that not every call has to sort.
+	slices.SortFunc(over, func(a, b string) int { return m.requests[a].ended.Compare(m.requests[b].ended) })
+	for _, id := range over[:min(len(over), len(m.requests)-maxRequests+maxRequests/8)] {
+		delete(m.requests, id)
 	}
 }
 
 // fingerprint is the same for two specs that ask for the same.
-func fingerprint(s fault.Spec) string {
+func fingerprint(s fault.Spec) [sha256.Size]byte {
 	packet := "-"
 	if s.Packet != nil {
 		packet = fmt.Sprintf("%+v", *s.Packet)
@@ -100,5 +120,5 @@ func fingerprint(s fault.Spec) string {
 		rule = s.Content.Key()
 	}
 	s.Packet, s.Content, s.Selector, s.SSHConnection = nil, nil, nil, ""
-	return fmt.Sprintf("%+v %s %s %s", s, packet, rule, selector)
+	return sha256.Sum256(fmt.Appendf(nil, "%+v %s %s %s", s, packet, rule, selector))
 }

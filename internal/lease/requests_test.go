@@ -3,8 +3,10 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"netemd/internal/fault"
 	"netemd/internal/target"
@@ -88,4 +90,44 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is remembered of requests is bounded: those that ended first are forgotten first.
+func TestRequestsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, newFakeEngine())
+		s := loss(20)
+		s.RequestID = "stays"
+		stays, err := m.Apply(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Target = "bare"
+		for i := range maxRequests + 100 {
+			s.RequestID = fmt.Sprint(i)
+			m.mu.Lock()
+			m.requests[s.RequestID] = &request{finger: fingerprint(s), fault: "gone", ended: time.Now()}
+			m.forgetRequests()
+			m.mu.Unlock()
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(m.requests); n > maxRequests || n < maxRequests/2 {
+			t.Errorf("%d are remembered, at most %d are allowed", n, maxRequests)
+		}
+		if m.requests["0"] != nil || m.requests[s.RequestID] == nil {
+			t.Error("the first is remembered, or the last is not")
+		}
+		s = loss(20)
+		s.RequestID = "stays"
+		if f, err := m.Apply(t.Context(), s); err != nil || f.ID != stays.ID {
+			t.Errorf("one that is held: %s, %v, want %s", f.ID, err, stays.ID)
+		}
+		time.Sleep(requestMemory + time.Second)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.forgetRequests()
+		if n := len(m.requests); n != 0 && n != 1 {
+			t.Errorf("%d are remembered an hour later", n)
+		}
+	})
 }

@@ -30,7 +30,7 @@ func contentRuleOf(m *netemv1.ContentRule) *content.Rule {
 
 // Packets translates a part of what a rule did.
 func Packets(l content.Log) *netemv1.PacketsMessage {
-	m := &netemv1.PacketsMessage{Chosen: l.Chosen, Missed: l.Missed}
+	m := &netemv1.PacketsMessage{Chosen: l.Chosen, Missed: l.Missed, Skipped: l.Skipped, ForgottenConnections: l.Forgotten}
 	for _, r := range l.Records {
 		m.Packets = append(m.Packets, &netemv1.ChosenPacket{
 			MonotonicNs: r.Time, Time: timestamppb.New(r.Wall), Source: r.Source, Destination: r.Destination, Protocol: uint32(r.Protocol),
@@ -43,7 +43,7 @@ func Packets(l content.Log) *netemv1.PacketsMessage {
 
 // PacketsOf translates an answer.
 func PacketsOf(m *netemv1.PacketsMessage) content.Log {
-	l := content.Log{Chosen: m.GetChosen(), Missed: m.GetMissed()}
+	l := content.Log{Chosen: m.GetChosen(), Missed: m.GetMissed(), Skipped: m.GetSkipped(), Forgotten: m.GetForgottenConnections()}
 	for _, p := range m.GetPackets() {
 		l.Records = append(l.Records, content.Record{
 			Time: p.GetMonotonicNs(), Wall: p.GetTime().AsTime(), Source: p.GetSource(), Destination: p.GetDestination(), Protocol: uint8(p.GetProtocol()),

@@ -65,7 +65,7 @@ func TestFaultSurvivesTheTrip(t *testing.T) {
 }
 
 func TestChosenPacketsSurviveTheTrip(t *testing.T) {
-	want := content.Log{Chosen: 1, Missed: 2, Records: []content.Record{{
+	want := content.Log{Chosen: 1, Missed: 2, Skipped: 13, Forgotten: 14, Records: []content.Record{{
 		Time: 3, Wall: time.Unix(4, 5).UTC(), Source: "10.0.0.1:1", Destination: "10.0.0.2:2", Protocol: 6, Flags: 7, Sequence: 8, Payload: 9, Segment: 10,
 		Length: 11, Segments: 12,
 	}}}

@@ -2205,10 +2205,15 @@ type PacketsMessage struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Packets []*ChosenPacket        `protobuf:"bytes,1,rep,name=packets,proto3" json:"packets,omitempty"`
 	// counted so far: all that were acted on, and those that could not be recorded
-	Chosen        uint64 `protobuf:"varint,2,opt,name=chosen,proto3" json:"chosen,omitempty"`
-	Missed        uint64 `protobuf:"varint,3,opt,name=missed,proto3" json:"missed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Chosen uint64 `protobuf:"varint,2,opt,name=chosen,proto3" json:"chosen,omitempty"`
+	Missed uint64 `protobuf:"varint,3,opt,name=missed,proto3" json:"missed,omitempty"`
+	// with follow, those before the packets of this message that were recorded, and no
+	// longer kept when they were to be told
+	Skipped uint64 `protobuf:"varint,4,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// connections that were forgotten at least, which count anew
+	ForgottenConnections uint64 `protobuf:"varint,5,opt,name=forgotten_connections,json=forgottenConnections,proto3" json:"forgotten_connections,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *PacketsMessage) Reset() {
@@ -2258,6 +2263,20 @@ func (x *PacketsMessage) GetChosen() uint64 {
 func (x *PacketsMessage) GetMissed() uint64 {
 	if x != nil {
 		return x.Missed
+	}
+	return 0
+}
+
+func (x *PacketsMessage) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *PacketsMessage) GetForgottenConnections() uint64 {
+	if x != nil {
+		return x.ForgottenConnections
 	}
 	return 0
 }
@@ -4184,11 +4203,13 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"resultJson\"8\n" +
 	"\x0ePacketsRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06follow\x18\x02 \x01(\bR\x06follow\"r\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\"\xc1\x01\n" +
 	"\x0ePacketsMessage\x120\n" +
 	"\apackets\x18\x01 \x03(\v2\x16.netem.v1.ChosenPacketR\apackets\x12\x16\n" +
 	"\x06chosen\x18\x02 \x01(\x04R\x06chosen\x12\x16\n" +
-	"\x06missed\x18\x03 \x01(\x04R\x06missed\"\xfe\x02\n" +
+	"\x06missed\x18\x03 \x01(\x04R\x06missed\x12\x18\n" +
+	"\askipped\x18\x04 \x01(\x04R\askipped\x123\n" +
+	"\x15forgotten_connections\x18\x05 \x01(\x04R\x14forgottenConnections\"\xfe\x02\n" +
 	"\fChosenPacket\x12!\n" +
 	"\fmonotonic_ns\x18\x01 \x01(\x03R\vmonotonicNs\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x16\n" +
