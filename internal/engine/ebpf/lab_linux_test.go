@@ -146,6 +146,23 @@ func newLab(t testing.TB) *lab {
 			return err
 		})
 	}
+	// Workers of the kernel's tell the devices that there is a carrier, and make addresses of
+	// IPv6 local; until then packets are dropped.
+	for i, addrs := range [][]string{{client4, client6}, {server4, server6}} {
+		p := []target.Place{l.place, l.peer}[i]
+		until(t, "carrier and addresses in "+p.Namespace, slower(10*time.Second), func() (ready bool) {
+			l.in(t, p.Namespace, func() error {
+				link, err := netlink.LinkByIndex(p.Index)
+				ready = err == nil && link.Attrs().OperState == netlink.OperUp
+				for _, a := range addrs {
+					routes, err := netlink.RouteGet(net.ParseIP(a))
+					ready = ready && err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL
+				}
+				return err
+			})
+			return ready
+		})
+	}
 	l.in(t, l.client, func() error { return permanent(l.place.Index, mac[l.server], server4, server6) })
 	l.in(t, l.server, func() error { return permanent(l.peer.Index, mac[l.client], client4, client6) })
 	return l
