@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"netemd/internal/content"
+	"netemd/internal/match"
 	"netemd/internal/target"
 	"netemd/internal/testenv"
 )
@@ -62,7 +63,7 @@ func newBench(t testing.TB, r content.Rule) *bench {
 	c.sockets = sockets
 	ins, err := c.program()
 	check(err)
-	b.prog, err = loadProgram("netemd_test", ins)
+	b.prog, err = match.Load("netemd_test", ins)
 	check(err)
 	t.Cleanup(func() { b.prog.Close() })
 	b.beat(time.Hour)

@@ -5,20 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"netemd/internal/match"
 	"netemd/namespaces"
 )
 
 // maxMoves bounds how often a program is put back to the head: who else insists on
 // standing there is left alone after that.
 const maxMoves = 5
-
-// ownPrefix begins the names of all programs of this and other engines.
-const ownPrefix = "netemd_"
 
 // lead sees to it that nobody stands before the place's program where a queue sends
 // packets through the hook once more. The place is locked.
@@ -87,10 +84,11 @@ func (t *tcx) misplaced() (link.Anchor, error) {
 		if isLink && id == self.ID {
 			break
 		}
-		own, err := isOwn(p.ID)
+		name, err := match.ProgramName(p.ID)
 		if err != nil {
 			return nil, err
 		}
+		own := match.Ours(name)
 		others = !own
 		if own && isLink {
 			anchor = link.AfterLinkByID(id)
@@ -100,18 +98,4 @@ func (t *tcx) misplaced() (link.Anchor, error) {
 		return nil, nil
 	}
 	return anchor, nil
-}
-
-// isOwn recognises programs of engines by their name.
-func isOwn(id ebpf.ProgramID) (bool, error) {
-	prog, err := ebpf.NewProgramFromID(id)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = prog.Close() }()
-	info, err := prog.Info()
-	if err != nil {
-		return false, err
-	}
-	return strings.HasPrefix(info.Name, ownPrefix), nil
 }

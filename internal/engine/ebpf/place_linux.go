@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 
 	"netemd/internal/engine/ebpf/model"
 	"netemd/internal/fault"
+	"netemd/internal/match"
 	"netemd/internal/target"
 	"netemd/namespaces"
 	"netemd/qdisc"
@@ -174,7 +174,7 @@ func (pl *place) arm(ctx context.Context) error {
 			if err != nil {
 				return nil, nil, err
 			}
-			prog, err := loadProgram(ownPrefix+string(pl.at.Hook), ins)
+			prog, err := match.Load(programName(pl.at.Hook), ins)
 			return prog, func() { page.at.generation.Store(generation) }, err
 		}
 		prog, takeOver, err := pl.load()
@@ -204,14 +204,11 @@ func (pl *place) arm(ctx context.Context) error {
 	return nil
 }
 
-func loadProgram(name string, ins asm.Instructions) (*ebpf.Program, error) {
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: ins,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("load program: %w", err)
+func programName(hook target.Hook) string {
+	if hook == target.Ingress {
+		return match.IngressProgram
 	}
-	return prog, nil
+	return match.EgressProgram
 }
 
 // linkHeader is the length of the header before IP, by the device's type.

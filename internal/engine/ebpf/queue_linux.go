@@ -14,6 +14,7 @@ import (
 
 	"netemd/internal/engine/ebpf/model"
 	"netemd/internal/fault"
+	"netemd/internal/match"
 	"netemd/internal/target"
 	"netemd/namespaces"
 	"netemd/qdisc"
@@ -185,7 +186,7 @@ func (pl *place) returnThroughTAP(ctx context.Context, q *queue, undo *[]func() 
 		return fmt.Errorf("make a mark known: %w", err)
 	}
 	*undo = append(*undo, func() error { return pl.e.sockets.Delete(key) })
-	prog, err := loadProgram("netemd_return", returner(pl.at.Index, pl.e.mark|mark))
+	prog, err := match.Load("netemd_return", returner(pl.at.Index, pl.e.mark|mark))
 	if err != nil {
 		return err
 	}

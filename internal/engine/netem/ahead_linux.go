@@ -3,11 +3,11 @@ package netem
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	tcx "github.com/cilium/ebpf/link"
 
+	"netemd/internal/match"
 	"netemd/internal/target"
 )
 
@@ -32,7 +32,7 @@ func (c *conn) ahead(x *detour, l link) []string {
 			if x.entry != nil && uint32(p.ID) == x.entry.number {
 				break
 			}
-			if name := nameOfProgram(p.ID); !strings.HasPrefix(name, programPrefix) {
+			if name, _ := match.ProgramName(p.ID); !match.Ours(name) {
 				say("a tcx program, %q with the number %d,", name, p.ID)
 			}
 		}
@@ -40,9 +40,6 @@ func (c *conn) ahead(x *detour, l link) []string {
 	})
 	return notes
 }
-
-// programPrefix begins the names of all programs of netemd's engines.
-const programPrefix = "netemd_"
 
 func attachType(hook target.Hook) ebpf.AttachType {
 	if hook == target.Ingress {

@@ -17,13 +17,14 @@ func load(m target.Match, header int) (*ebpf.Program, uint32, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	return loadProgram("netemd_match", ins)
+	return loadProgram(match.SelectProgram, ins)
 }
 
+// loadProgram is match.Load, and returns the program's number too.
 func loadProgram(name string, ins asm.Instructions) (*ebpf.Program, uint32, error) {
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, License: "GPL", Instructions: ins})
+	prog, err := match.Load(name, ins)
 	if err != nil {
-		return nil, 0, fmt.Errorf("load the program %s: %w", name, err)
+		return nil, 0, err
 	}
 	info, err := prog.Info()
 	if err == nil {

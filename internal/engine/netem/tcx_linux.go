@@ -86,7 +86,7 @@ func selector(m target.Match, header int, hook target.Hook, device, to int, coun
 // haveTCX reports whether the kernel has tcx (Linux 6.6 or later), by attaching to a
 // device that does not exist.
 var haveTCX = sync.OnceValue(func() bool {
-	prog, _, err := loadProgram("netemd_try", asm.Instructions{asm.Mov.Imm(asm.R0, verdictNext), asm.Return()})
+	prog, err := match.Load("netemd_try", asm.Instructions{asm.Mov.Imm(asm.R0, verdictNext), asm.Return()})
 	if err != nil {
 		return false
 	}
@@ -117,7 +117,7 @@ func (c *conn) hold(x *detour, l link, header int, made *undo) error {
 	}
 	ins, err := selector(x.at.Match, header, x.at.Hook, l.index, now.to, now.count)
 	if err == nil {
-		now.program, now.number, err = loadProgram("netemd_match", ins)
+		now.program, now.number, err = loadProgram(match.SelectProgram, ins)
 	}
 	if err == nil {
 		if old != nil {
@@ -178,26 +178,13 @@ func anchor(l link, at ebpf.AttachType) tcx.Anchor {
 		return tcx.Head()
 	}
 	for _, p := range slices.Backward(found.Programs) {
-		if name := nameOfProgram(p.ID); name == "netemd_egress" || name == "netemd_ingress" {
+		if name, _ := match.ProgramName(p.ID); name == match.EgressProgram || name == match.IngressProgram {
 			if id, ok := p.LinkID(); ok {
 				return tcx.AfterLinkByID(id)
 			}
 		}
 	}
 	return tcx.Head()
-}
-
-func nameOfProgram(id ebpf.ProgramID) string {
-	p, err := ebpf.NewProgramFromID(id)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = p.Close() }()
-	info, err := p.Info()
-	if err != nil {
-		return ""
-	}
-	return info.Name
 }
 
 // attached is fs.ErrNotExist when the program is no longer at the device, or another

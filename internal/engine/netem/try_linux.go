@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"netemd/internal/match"
 	"netemd/internal/target"
 )
 
@@ -73,7 +74,7 @@ func (c *conn) tryTCX(lo link) error {
 	n := entry{count: count}
 	ins, err := selector(tryMatch, tryHeader, target.Egress, lo.index, l.index, count)
 	if err == nil {
-		n.program, n.number, err = loadProgram("netemd_match", ins)
+		n.program, n.number, err = loadProgram(match.SelectProgram, ins)
 	}
 	if err == nil {
 		if err = n.attach(lo, target.Egress); err != nil {
