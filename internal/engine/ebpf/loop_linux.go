@@ -94,16 +94,28 @@ func (l *loop) recover(t int64) {
 	if stall > lateLimit {
 		// Nobody can say how long these have lain there.
 		for range tapQueue {
-			if _, err := unix.Read(l.tap.fd, l.rest); err != nil {
+			n, err := unix.Read(l.tap.fd, l.rest)
+			if err != nil {
 				break
 			}
-			l.frames.Add(1)
-			l.overflow.Add(1)
+			l.spoil(l.rest[:n])
 		}
 	}
 	l.flush(t)
 	l.log.Warn("ebpf: the queue's thread stood still", "place", l.place.String(), "stall", stall,
 		"dropped", l.overflow.Load()-before, "waiting", l.packets)
+}
+
+// spoil counts a frame that is not sent, as the packets that the model would have seen.
+func (l *loop) spoil(b []byte) {
+	n := 1
+	if m := l.model.Load(); len(b) >= vnetHeader && m.Frames() {
+		if s, ok := superOf(b); ok {
+			n = s.count
+		}
+	}
+	l.frames.Add(uint64(n))
+	l.overflow.Add(uint64(n))
 }
 
 // look finds out whether there is still something to do here.
@@ -158,8 +170,7 @@ func (l *loop) read() bool {
 		}
 		t := now()
 		if t-l.last > int64(lateLimit) { // a stall in this round, which recover has not seen
-			l.frames.Add(1)
-			l.overflow.Add(1)
+			l.spoil(b)
 			l.pool.put(b)
 			continue
 		}
