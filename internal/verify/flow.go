@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -19,10 +20,15 @@ const (
 	protoSCTP   = 132
 )
 
+// flagACK is what every segment of a connection has but the first (RFC 9293).
+const flagACK = 0x10
+
 // flow is what the packets of a run have in common.
 type flow struct {
 	protocol uint8
 	from, to netip.AddrPort
+	// flags are those of TCP, as in its header.
+	flags uint8
 }
 
 // String says it in the field's words.
@@ -30,6 +36,9 @@ func (f flow) String() string {
 	name := target.ProtocolName(f.protocol)
 	if !hasPorts(f.protocol) {
 		return fmt.Sprintf("%s from %s to %s", name, f.from.Addr(), f.to.Addr())
+	}
+	if f.protocol == protoTCP && f.flags != flagACK {
+		name += " with " + cmp.Or(target.FlagsText(f.flags, 0), "no flags")
 	}
 	return fmt.Sprintf("%s from %s port %d to %s port %d", name, f.from.Addr(), f.from.Port(), f.to.Addr(), f.to.Port())
 }
@@ -62,8 +71,8 @@ func ofFamily(addrs []netip.Addr, four bool) []netip.Addr {
 var errNoFlow = errors.New("no packet is found that the fault selects")
 
 // flowFor chooses packets that m selects: of its first flow that allows it, with its
-// first host of each prefix, TCP unless it says UDP or another protocol, and ports
-// that nobody serves where they are open.
+// first host of each prefix, TCP unless it says UDP or another protocol, with ACK alone
+// unless the flow says otherwise, and ports that nobody serves where they are open.
 func flowFor(m target.Match, open ends) (flow, error) {
 	include := m.Include
 	if len(include) == 0 {
@@ -123,7 +132,10 @@ func withPorts(m target.Match, f target.Flow, protocol uint8, from, to netip.Add
 	}
 	for _, source := range sources {
 		for _, destination := range destinations {
-			fl := flow{protocol, netip.AddrPortFrom(from, source), netip.AddrPortFrom(to, destination)}
+			fl := flow{protocol: protocol, from: netip.AddrPortFrom(from, source), to: netip.AddrPortFrom(to, destination)}
+			if protocol == protoTCP {
+				fl.flags = flagACK&^f.FlagsClear | f.FlagsSet
+			}
 			p := packet{flow: fl, size: minSize(fl)}
 			if match.Selects(m, p.bytes(0), 0) {
 				return fl, true

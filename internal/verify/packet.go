@@ -139,11 +139,11 @@ func (p packet) transport(b []byte, number uint32) {
 		binary.BigEndian.PutUint16(header, p.flow.from.Port())
 		binary.BigEndian.PutUint16(header[2:], p.flow.to.Port())
 	}
-	const ack, echo, echo6 = 0x10, 8, 128
+	const echo, echo6 = 8, 128
 	switch p.flow.protocol {
 	case protoTCP:
 		binary.BigEndian.PutUint32(header[4:], number)
-		header[12], header[13] = tcpHeader/4<<4, ack
+		header[12], header[13] = tcpHeader/4<<4, p.flow.flags
 		binary.BigEndian.PutUint16(header[14:], 1024)
 	case protoUDP:
 		binary.BigEndian.PutUint16(header[4:], 0xffff)

@@ -131,3 +131,26 @@ func TestFlowFor(t *testing.T) {
 		t.Errorf("all ports excluded: %v", err)
 	}
 }
+
+// A fault on packets with some flags is verified with such packets.
+func TestFlowWithFlags(t *testing.T) {
+	for _, tt := range []struct{ set, unset, want uint8 }{
+		{0, 0, 0x10}, {2, 0x10, 2}, {2, 0, 0x12}, {1, 0, 0x11}, {4, 0x10, 4}, {0, 2, 0x10}, {0, 0x10, 0}, {0x18, 7, 0x18},
+	} {
+		m := target.Match{Include: []target.Flow{{Protocol: protoTCP, FlagsSet: tt.set, FlagsClear: tt.unset, DestinationPorts: target.Port(80)}}}
+		for _, open := range []ends{four, {both.from[1:], both.to[1:]}} {
+			f, err := flowFor(m, open)
+			if err != nil {
+				t.Errorf("%s: %v", m, err)
+				continue
+			}
+			p := packet{flow: f, size: 128, run: 7}.bytes(3)
+			if got := p[ipHeader(f)+13]; got != tt.want || !match.Selects(m, p, 0) || rightSum(f, p) {
+				t.Errorf("%s: flags %#x, want %#x; selected %t, sound checksum %t", m, got, tt.want, match.Selects(m, p, 0), rightSum(f, p))
+			}
+			if said := strings.Contains(f.String(), "tcp with "+target.FlagsText(tt.want, 0)); tt.want != 0 && said != (tt.want != 0x10) {
+				t.Errorf("%s: %s", m, f)
+			}
+		}
+	}
+}

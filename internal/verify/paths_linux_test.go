@@ -37,6 +37,12 @@ func TestPaths(t *testing.T) {
 		{DestinationPorts: target.Ports{First: 8000, Last: 8004}},
 		{Destination: netip.MustParsePrefix("203.0.113.1/32")},
 	}
+	flagged := func(set, unset uint8) target.Match {
+		f := flowTo(unix.IPPROTO_TCP, "", target.Port(servicePort))
+		f.Include[0].FlagsSet, f.Include[0].FlagsClear = set, unset
+		return f
+	}
+	const syn, rst, ack = 2, 4, 16
 	for name, tt := range map[string]struct {
 		at    target.Place
 		match target.Match
@@ -49,6 +55,8 @@ func TestPaths(t *testing.T) {
 		"from, IPv6":   {b.from, six.Reverse(), b.fromServer(), "tcp from fd00:98::2 port 5432 to fd00:98::1 port 61713"},
 		"whole wire":   {b.to, target.Match{}, b.toServer(), "tcp from 10.98.0.1 port 61713 to 10.98.0.2 port 61713"},
 		"sctp":         {b.to, flowTo(unix.IPPROTO_SCTP, "", target.Ports{}), b.toServer(), "sctp from 192.0.2.1 port 61713 to 192.0.2.2 port 61713"},
+		"syn":          {b.to, flagged(syn, ack), b.toServer(), "tcp with syn from 10.98.0.1 port 61713 to 10.98.0.2 port 5432"},
+		"ingress, rst": {b.at(t, b.server, "eth0", target.Ingress), flagged(rst, 0), nil, "tcp with rst,ack from 192.0.2.1"},
 		"veth":         {b.at(t, b.client, "eth0", target.Egress), udp, nil, "udp from 10.98.0.1 port 61713 to 203.0.113.2 port 8005"},
 		"veth, any":    {b.at(t, b.client, "eth0", target.Egress), target.Match{}, nil, "tcp from 10.98.0.1 port 61713 to 192.0.2.2 port 61713"},
 		"icmp":         {b.at(t, b.wire, "client", target.Egress), flowTo(unix.IPPROTO_ICMP, "", target.Ports{}), nil, "icmp from 192.0.2.1 to 192.0.2.2"},
