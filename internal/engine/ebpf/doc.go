@@ -14,7 +14,10 @@
 // go back through the TAP. Super-packets of TCP come whole; where the model counts
 // packets it sees their segments, and segments that leave together stay together. IPv4
 // on a loopback device leaves through a raw socket, since it needs its route: it passes
-// netfilter's OUTPUT and POSTROUTING twice.
+// netfilter's OUTPUT and POSTROUTING twice. TCP and UDP that netfilter translates leave as
+// they were before, as conntrack tells, and are translated again; other protocols, later
+// fragments and flows in a conntrack zone leave as they came, and may be cut off. A
+// loopback device's ingress has drop mode alone.
 //
 // The thread runs under SCHED_FIFO where it may. It is woken by the first packet and
 // shortly before one is due, by what wake-ups are late, and runs towards the due time
