@@ -3,6 +3,7 @@ package ebpf
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"netemd/internal/content"
+	"netemd/internal/lease"
 )
 
 // The log that is read right after a clear has all that was chosen, also when the rule
@@ -95,6 +97,48 @@ func TestLogSince(t *testing.T) {
 	// A cursor of another log begins at the beginning of this one.
 	if log, _, _ := l.since(content.Cursor{Log: 2, Read: uint64(sent)}); len(log.Records) != content.MaxRecords || log.Skipped != uint64(sent-content.MaxRecords) {
 		t.Errorf("another log's cursor: %d records, skipped %d", len(log.Records), log.Skipped)
+	}
+}
+
+var _ lease.ContentFollower = (*Engine)(nil)
+
+// Who follows a rule is woken by its packets, and has each once, also behind a clear.
+func TestFollowRule(t *testing.T) {
+	l, e := newLab(t), newEngine(t, Config{})
+	p := onPort(l.place)
+	f := l.newFlow(t, client4, server4, 0, port)
+	r := content.Rule{Kind: content.Every, N: 1}
+	if _, _, _, err := e.ContentSince(ctx, p, r, content.Cursor{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of no rule: %v", err)
+	}
+	rule(t, e, p, r)
+	var at content.Cursor
+	got, chosen := 0, uint64(0)
+	look := func() <-chan struct{} {
+		t.Helper()
+		log, next, more, err := e.ContentSince(ctx, p, r, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, got, chosen = next, got+len(log.Records), log.Chosen
+		return more
+	}
+	for range 3 {
+		more := look()
+		f.send(1, 64, 0)
+		select {
+		case <-more:
+		case <-time.After(slower(5 * time.Second)):
+			if ruleCounters(t, e, p, r).Opened == 0 {
+				t.Fatal("a chosen packet woke nobody")
+			}
+		}
+	}
+	clearRule(t, e, p, r)
+	want := ruleLogOf(t, e, p, r).Chosen
+	look()
+	if uint64(got) != want || chosen != want {
+		t.Errorf("%d records, %d chosen, want %d", got, chosen, want)
 	}
 }
 
