@@ -144,6 +144,7 @@ func TestTooManyFollowers(t *testing.T) {
 		gone := errors.New("gone")
 		cancel(gone)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if !errors.Is(all[0].err, gone) || m.followers != 0 {
 			t.Errorf("%v, and %d follow", all[0].err, m.followers)
 		}
@@ -164,13 +165,18 @@ func TestEndedAreFreed(t *testing.T) {
 		if _, err := m.Clear(t.Context(), fault.Selector{ID: h.ID}, "uid 0"); err != nil {
 			t.Fatal(err)
 		}
-		if len(m.ended) != 1 {
-			t.Errorf("%d are kept", len(m.ended))
+		kept := func() int {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return len(m.ended)
+		}
+		if n := kept(); n != 1 {
+			t.Errorf("%d are kept", n)
 		}
 		time.Sleep(endedTime)
 		synctest.Wait()
-		if len(m.ended) != 0 {
-			t.Errorf("%d are kept a minute later, though nobody asked", len(m.ended))
+		if n := kept(); n != 0 {
+			t.Errorf("%d are kept a minute later, though nobody asked", n)
 		}
 	})
 }
