@@ -40,6 +40,9 @@ func TestDisarmLosesNothing(t *testing.T) {
 				if testing.Short() || os.Getenv("NETEMD_TEST_LONG") != "1" {
 					cycles = 12
 				}
+				if brief() {
+					cycles = 3
+				}
 				f := l.newFlow(t, client4, server4, 0, port)
 				var stop atomic.Bool
 				done := make(chan struct{})
@@ -81,6 +84,9 @@ func TestRanksComeBack(t *testing.T) {
 	if testing.Short() || os.Getenv("NETEMD_TEST_LONG") != "1" {
 		n, before = 20, maxMarks-10
 	}
+	if brief() {
+		n, before = 8, maxMarks-4
+	}
 	at := func(i int) content.Rule {
 		return content.Rule{Kind: content.Every, N: uint32(1_000_000 + i), Hold: ms}
 	}
@@ -116,7 +122,11 @@ func TestManyAtOnce(t *testing.T) {
 	l, e := newLab(t), newEngine(t, Config{})
 	p := l.at(t, l.server, target.Ingress)
 	f := l.newFlow(t, client4, server4, 0, port)
-	for i := range 80 {
+	n := 80
+	if brief() {
+		n = 10
+	}
+	for i := range n {
 		r := content.Rule{Kind: content.Every, N: 1, Hold: 300*ms + time.Duration(i)}
 		p.Match = target.Match{Include: []target.Flow{{Protocol: 17, DestinationPorts: target.Port(port)}}}
 		if err := e.SetContent(ctx, p, r, in(time.Minute)); err != nil {
@@ -125,7 +135,7 @@ func TestManyAtOnce(t *testing.T) {
 		f.send(1, 64, 0)
 		clearRule(t, e, p, r)
 	}
-	if got := f.collect(80); len(got) != 80 {
-		t.Errorf("%d of 80 arrived", len(got))
+	if got := f.collect(n); len(got) != n {
+		t.Errorf("%d of %d arrived", len(got), n)
 	}
 }

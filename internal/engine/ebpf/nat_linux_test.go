@@ -161,6 +161,9 @@ func TestTranslatedLoopback(t *testing.T) {
 		{"redirect IPv6", nftables.TableFamilyIPv6, false, "::1", "::1"},
 	} {
 		t.Run(way.name, func(t *testing.T) {
+			if brief() && way.name != "redirect" {
+				t.Skip("the kernels differ in little here; all ways run outside the virtual machine")
+			}
 			l, e := newLab(t), newEngine(t, Config{})
 			l.addRoute(t, natAway4)
 			l.translate(t, way.family, way.masquerade)
