@@ -61,6 +61,7 @@ func TestFollow(t *testing.T) {
 		}
 		reads := e.reads
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(f.parts) != 1 || e.reads != reads {
 			t.Errorf("a silent rule: %d parts, %d records read", len(f.parts), e.reads-reads)
 		}
