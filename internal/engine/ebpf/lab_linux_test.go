@@ -218,6 +218,7 @@ type stream struct {
 	arrivals []arrival
 	bad      int
 	next     uint64
+	sent     []int64 // when each was
 }
 
 // newFlow opens it from client to server; from is the sender's port, 0 any.
@@ -282,7 +283,8 @@ func (f *stream) send(n, size int, gap time.Duration) {
 	}
 	for i := range n {
 		binary.LittleEndian.PutUint64(b, f.next)
-		binary.LittleEndian.PutUint64(b[8:], uint64(now()))
+		f.sent = append(f.sent[:f.next], now())
+		binary.LittleEndian.PutUint64(b[8:], uint64(f.sent[f.next]))
 		f.next++
 		if _, err := f.out.Write(b); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
 			f.t.Fatal(err)

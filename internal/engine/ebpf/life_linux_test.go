@@ -250,11 +250,11 @@ func TestTrafficIsWholeAgain(t *testing.T) {
 func judge(t *testing.T, f *stream, at int64, limit time.Duration) {
 	t.Helper()
 	got := f.drain(50 * ms)
-	arrived := map[uint64]int64{}
+	arrived := make([]bool, f.next)
 	last, reordered := uint64(0), 0
 	var lastBad int64
 	for _, a := range got {
-		arrived[a.number] = a.sent
+		arrived[a.number] = true
 		if a.number < last {
 			reordered++
 			lastBad = max(lastBad, a.sent)
@@ -264,15 +264,11 @@ func judge(t *testing.T, f *stream, at int64, limit time.Duration) {
 			lastBad = max(lastBad, a.sent)
 		}
 	}
-	// Where a packet is missing, its predecessor's time stands for its own.
-	sent, lost := at-int64(200*ms), 0
-	for n := range f.next {
-		if s, ok := arrived[n]; ok {
-			sent = s
-			continue
-		}
-		if lost++; sent > at {
-			lastBad = max(lastBad, sent+int64(ms))
+	lost := 0
+	for n, here := range arrived {
+		if !here {
+			lost++
+			lastBad = max(lastBad, f.sent[n])
 		}
 	}
 	t.Logf("of %d packets %d did not arrive and %d came late of their order; the last of those was sent %s after the failure",
