@@ -26,7 +26,7 @@ func TestValidateContent(t *testing.T) {
 		"and a toxic":   {Spec{Target: "pg", Content: syn, Toxics: []Toxic{{Kind: Down}}}, "fault: want one of"},
 		"stream":        {Spec{Target: "pg", Content: syn, Engine: Stream}, `engine "stream": want auto or ebpf`},
 		"bad rule":      {Spec{Target: "pg", Content: &content.Rule{Kind: "sin"}}, `kind "sin": want syn`},
-		"bad hold":      {Spec{Target: "pg", Content: &content.Rule{Kind: content.SYN, Hold: time.Hour}}, `hold "1h0m0s"`},
+		"bad hold":      {Spec{Target: "pg", Content: &content.Rule{Kind: content.SYN, Hold: time.Hour}}, `hold "1h"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.spec.Validate()
