@@ -98,6 +98,7 @@ func (l *loop) recover(t int64) {
 			if err != nil {
 				break
 			}
+			l.taken++
 			l.spoil(l.rest[:n])
 		}
 	}

@@ -386,37 +386,45 @@ func TestQueueUnderTraffic(t *testing.T) {
 // Close waits for what is not due yet, within bounds, and leaves nothing behind.
 func TestCloseDrains(t *testing.T) {
 	both(t, func(t *testing.T, cfg Config) {
-		l, e := newLab(t), newEngine(t, cfg)
+		l := newLab(t)
 		f := l.newFlow(t, client4, server4, 0, port)
-		before := l.links(t, l.client)
-		kinds, count := l.filters(t, l.place)
-		for _, p := range []target.Place{onPort(l.place), l.peer, l.at(t, l.client, target.Ingress)} {
-			set(t, e, p, qdisc.Netem{Delay: 100 * ms})
-		}
-		f.send(50, 64, 0)
-		start := time.Now()
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(start); took > drainLimit {
-			t.Errorf("close took %s", took)
-		}
-		got := f.collect(50)
-		if len(got) != 50 || least(got) < 100*ms {
-			t.Errorf("%d of 50 arrived, from %s", len(got), least(got))
-		}
-		if after := l.links(t, l.client); after != before {
-			t.Errorf("devices %q, before %q", after, before)
-		}
-		if k, n := l.filters(t, l.place); k != kinds || n != count {
-			t.Errorf("qdiscs %q with %d filters, before %q with %d", k, n, kinds, count)
-		}
-		if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 1}, in(time.Minute)); err == nil {
-			t.Error("set after close succeeded")
-		}
-		if err := e.Close(); err != nil {
-			t.Errorf("second close: %v", err)
-		}
+		undisturbed(t, func() string {
+			e := newEngine(t, cfg)
+			before := l.links(t, l.client)
+			kinds, count := l.filters(t, l.place)
+			for _, p := range []target.Place{onPort(l.place), l.peer, l.at(t, l.client, target.Ingress)} {
+				set(t, e, p, qdisc.Netem{Delay: 100 * ms})
+			}
+			f.send(50, 64, 0)
+			c := counters(t, e, onPort(l.place))
+			start := time.Now()
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > drainLimit {
+				t.Errorf("close took %s", took)
+			}
+			got := f.collect(50)
+			if waited := waited(c); waited != "" {
+				return waited
+			}
+			if len(got) != 50 || least(got) < 100*ms {
+				t.Errorf("%d of 50 arrived, from %s", len(got), least(got))
+			}
+			if after := l.links(t, l.client); after != before {
+				t.Errorf("devices %q, before %q", after, before)
+			}
+			if k, n := l.filters(t, l.place); k != kinds || n != count {
+				t.Errorf("qdiscs %q with %d filters, before %q with %d", k, n, kinds, count)
+			}
+			if err := e.Set(ctx, l.place, qdisc.Netem{Loss: 1}, in(time.Minute)); err == nil {
+				t.Error("set after close succeeded")
+			}
+			if err := e.Close(); err != nil {
+				t.Errorf("second close: %v", err)
+			}
+			return ""
+		})
 	})
 }
 
@@ -485,12 +493,16 @@ func TestTwoEngines(t *testing.T) {
 					p = onPort(l.at(t, l.server, target.Ingress))
 				}
 				f := l.newFlow(t, client4, server4, 0, port)
+				var d fault.Counters
 				got, c := steady(t, a, p, qdisc.Netem{Delay: 30 * ms}, func() []arrival {
+					before := counters(t, b, p)
 					set(t, b, p, qdisc.Netem{Delay: 30 * ms})
 					f.send(100, 64, ms)
-					return f.collect(100)
+					got := f.collect(100)
+					d = counters(t, b, p).Since(before)
+					return got
 				})
-				if d := counters(t, b, p); len(got) != 100 || c.Seen > 100 || d.Seen > 100 || least(got) < 30*ms {
+				if len(got) != 100 || c.Seen > 100 || d.Seen > 100 || least(got) < 30*ms {
 					t.Errorf("%d of 100 arrived, from %s; one engine %+v, the other %+v", len(got), least(got), c, d)
 				}
 			})
