@@ -2,7 +2,6 @@ package netem
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -192,33 +191,59 @@ func testBesideEBPF(t *testing.T) {
 	needTCX(t)
 	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
 		for _, first := range []string{"ebpf", "netem"} {
-			b := newBench(t)
-			tr := b.flows(t, families(hook == target.Ingress, 80)...)
-			tr.known(t)
-			e := detourEngine(t, b.near)
-			other, err := ebpf.New(ebpf.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer other.Close()
-			p, n := b.foreign(hook, udp), qdisc.Netem{Delay: 5 * ms}
-			if first == "netem" {
-				e.must(t, p, n)
-			}
-			if err := other.Set(t.Context(), p, n, time.Time{}); err != nil {
-				t.Fatal(err)
-			}
-			if first == "ebpf" {
-				e.must(t, p, n)
-			}
-			tr.whole(t, tr.rounds(t, 50))
-			for name, read := range map[string]func(context.Context, target.Place) (fault.Status, error){"netem": e.Read, "ebpf": other.Read} {
-				if st, err := read(t.Context(), p); err != nil || st.Counters.Seen != 100 {
-					t.Errorf("%s, %s first: %s has seen %d of 100, %v", hook, first, name, st.Counters.Seen, err)
+			var opened uint64
+			for range 5 { // what passed because the machine kept the ebpf engine waiting comes by again
+				if opened = besideEBPF(t, hook, first); opened == 0 {
+					break
 				}
+			}
+			if opened > 0 {
+				t.Errorf("%s, %s first: the ebpf engine was kept waiting each of 5 times, the last time for %d packets", hook, first, opened)
 			}
 		}
 	}
+}
+
+// besideEBPF has both engines delay the same packets, and returns how many the ebpf
+// engine let pass for being late; only without any it judges.
+func besideEBPF(t *testing.T, hook target.Hook, first string) (opened uint64) {
+	t.Helper()
+	b := newBench(t)
+	tr := b.flows(t, families(hook == target.Ingress, 80)...)
+	tr.known(t)
+	e := detourEngine(t, b.near)
+	other, err := ebpf.New(ebpf.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	p, n := b.foreign(hook, udp), qdisc.Netem{Delay: 5 * ms}
+	if first == "netem" {
+		e.must(t, p, n)
+	}
+	if err := other.Set(t.Context(), p, n, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if first == "ebpf" {
+		e.must(t, p, n)
+	}
+	got := tr.rounds(t, 50)
+	queue, err := other.Read(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if queue.Counters.Opened > 0 {
+		return queue.Counters.Opened
+	}
+	tr.whole(t, got)
+	st, err := e.Read(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Counters.Seen != 100 || queue.Counters.Seen != 100 {
+		t.Errorf("%s, %s first: netem has seen %d of 100, ebpf %d", hook, first, st.Counters.Seen, queue.Counters.Seen)
+	}
+	return 0
 }
 
 // Nothing of ours sends anything by itself, and neighbour discovery goes its way
