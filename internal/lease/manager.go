@@ -51,6 +51,10 @@ type Config struct {
 	// LookEvery is how often the kernel is compared with what is held; 0 is only when
 	// somebody asks.
 	LookEvery time.Duration
+	// Journal is told each step before the kernel is changed; nil is none.
+	Journal Journal
+	// Limits bound what is held.
+	Limits Limits
 	Log       *slog.Logger
 }
 

@@ -35,6 +35,8 @@ var errorTable = []struct {
 	{fault.ErrConflict, codes.FailedPrecondition, "CONFLICT"},
 	{fault.ErrBusy, codes.ResourceExhausted, "BUSY"},
 	{errors.ErrUnsupported, codes.Unimplemented, "UNSUPPORTED"},
+	{fault.ErrMissed, codes.OutOfRange, "MISSED"},
+	{fault.ErrDenied, codes.PermissionDenied, "DENIED"},
 	{fault.ErrProtected, codes.PermissionDenied, "PROTECTED"},
 	{fs.ErrPermission, codes.PermissionDenied, "PERMISSION"},
 	{fs.ErrNotExist, codes.NotFound, "NOT_EXIST"},
