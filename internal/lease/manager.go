@@ -55,7 +55,7 @@ type Config struct {
 	Journal Journal
 	// Limits bound what is held.
 	Limits Limits
-	Log       *slog.Logger
+	Log    *slog.Logger
 }
 
 // Manager holds all faults. It is safe for concurrent use. What changes the kernel
