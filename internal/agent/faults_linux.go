@@ -46,7 +46,7 @@ func (s faultsServer) Apply(ctx context.Context, r *netemv1.ApplyRequest) (*nete
 }
 
 func (s faultsServer) Change(ctx context.Context, r *netemv1.ChangeRequest) (*netemv1.Fault, error) {
-	return answer(s.a.leases.Change(ctx, r.GetId(), owner(ctx), wire.PatchOf(r.GetPacket())))
+	return answer(s.a.leases.Change(ctx, r.GetId(), owner(ctx), r.GetHoldToken(), wire.PatchOf(r.GetPacket())))
 }
 
 func (s faultsServer) Get(ctx context.Context, r *netemv1.GetRequest) (*netemv1.Fault, error) {
@@ -90,8 +90,8 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 	return &netemv1.ClearResponse{Cleared: wire.Faults(cleared)}, nil
 }
 
-func (s faultsServer) Watch(_ *netemv1.WatchRequest, stream grpc.ServerStreamingServer[netemv1.Event]) error {
-	return s.a.leases.Watch(stream.Context(), func(e fault.Event) error {
+func (s faultsServer) Watch(r *netemv1.WatchRequest, stream grpc.ServerStreamingServer[netemv1.Event]) error {
+	return s.a.leases.Watch(stream.Context(), r.GetAfter(), r.GetLife(), func(e fault.Event) error {
 		return stream.Send(&netemv1.Event{Time: timestamppb.New(e.Time), Kind: e.Kind, Fault: wire.Fault(e.Fault)})
 	})
 }

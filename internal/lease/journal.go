@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"time"
 
 	"netemd/internal/fault"
 	"netemd/internal/target"
@@ -21,13 +20,44 @@ type Journal interface {
 	End(ctx context.Context, id string, s fault.State) error
 }
 
-// Limits bound what a Manager holds; 0 is the default.
-type Limits struct {
-	// Faults are held at once; default MaxFaults. PerOwner are of one owner, default all.
-	Faults, PerOwner int
-	// Waiting are the Applies that wait for another fault's end; default 64.
-	Waiting int
-	// TTL is the time to live of a fault that asks for none, default fault.DefaultTTL;
-	// MaxTTL the longest that is allowed, default fault.MaxTTL.
-	TTL, MaxTTL time.Duration
+// noJournal remembers nothing.
+type noJournal struct{}
+
+func (noJournal) Intend(context.Context, fault.Fault, []target.Place) error { return nil }
+func (noJournal) Hold(context.Context, fault.Fault) error                   { return nil }
+func (noJournal) End(context.Context, string, fault.State) error            { return nil }
+
+// recordEnd says that nothing is left of a fault, which is true whether it can be written
+// down or not: who reads a journal without it looks where there is nothing.
+func (m *Manager) recordEnd(ctx context.Context, id string, s fault.State) {
+	ctx, cancel := undoing(ctx)
+	defer cancel()
+	if err := m.cfg.Journal.End(ctx, id, s); err != nil {
+		m.cfg.Log.Error("the end of a fault could not be recorded", "fault", id, "err", err)
+	}
+}
+
+// recordAsIs records h as it stands after something with it failed. That it cannot be
+// written down harms nobody: what was intended before is more than what there is.
+func (m *Manager) recordAsIs(ctx context.Context, h *held) {
+	ctx, cancel := undoing(ctx)
+	defer cancel()
+	err := m.cfg.Journal.Intend(ctx, h.fault, h.allPlaces())
+	if err == nil {
+		err = m.cfg.Journal.Hold(ctx, h.fault)
+	}
+	if err != nil {
+		m.cfg.Log.Warn("a fault could not be recorded", "fault", h.fault.ID, "err", err)
+	}
+}
+
+// allPlaces are those of h and those that it could not leave.
+func (h *held) allPlaces() []target.Place {
+	places := h.places()
+	for _, s := range h.stale {
+		if s.proxy == "" {
+			places = append(places, s.place)
+		}
+	}
+	return places
 }

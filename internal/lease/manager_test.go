@@ -325,20 +325,20 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	zero := qdisc.Percent(0)
-	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &zero}); err != nil {
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", 0, qdisc.Patch{Loss: &zero}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(qdisc.Netem{Delay: 10 * time.Millisecond}, e.inForce()[to.Key()]); diff != "" {
 		t.Errorf("loss set to 0 (-want +got):\n%s", diff)
 	}
-	if _, err := m.Change(t.Context(), f.ID, "uid 7", qdisc.Patch{Loss: &zero}); !errors.Is(err, fault.ErrConflict) {
+	if _, err := m.Change(t.Context(), f.ID, "uid 7", 0, qdisc.Patch{Loss: &zero}); !errors.Is(err, fault.ErrConflict) {
 		t.Errorf("change by another owner: %v, want a conflict", err)
 	}
-	if _, err := m.Change(t.Context(), "f99", "uid 0", qdisc.Patch{}); !errors.Is(err, ErrUnknownFault) {
+	if _, err := m.Change(t.Context(), "f99", "uid 0", 0, qdisc.Patch{}); !errors.Is(err, ErrUnknownFault) {
 		t.Errorf("change of an unknown fault: %v", err)
 	}
 	bad := qdisc.Percent(120)
-	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &bad}); !errors.Is(err, qdisc.ErrInvalid) {
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", 0, qdisc.Patch{Loss: &bad}); !errors.Is(err, qdisc.ErrInvalid) {
 		t.Errorf("loss 120%%: %v, want invalid", err)
 	}
 }
@@ -436,7 +436,7 @@ func watch(t *testing.T, m *Manager) <-chan string {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(done)
-		_ = m.Watch(ctx, func(e fault.Event) error { kinds <- e.Kind; return nil })
+		_ = m.Watch(ctx, 0, "", func(e fault.Event) error { kinds <- e.Kind; return nil })
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	for {
@@ -654,7 +654,7 @@ func TestCountersBeginWithTheFaultAndItsChange(t *testing.T) {
 		t.Errorf("a fault that came later counts %+v", got.Counters)
 	}
 	five := qdisc.Percent(5)
-	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &five}); err != nil {
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", 0, qdisc.Patch{Loss: &five}); err != nil {
 		t.Fatal(err)
 	}
 	e.count(fault.Counters{Seen: 20, Lost: 1})

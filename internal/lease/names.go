@@ -68,7 +68,7 @@ func (m *Manager) follow(ctx context.Context, id string, match target.Match, err
 	if moved {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.publish("changed", h.fault)
+		m.publish("changed", h, nil)
 	}
 }
 

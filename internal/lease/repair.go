@@ -1,0 +1,3 @@
+package lease
+// mending is what was tried to put a fault back.
+type mending struct{}
