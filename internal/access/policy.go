@@ -28,11 +28,24 @@ type Peer struct {
 
 func (p Peer) root() bool { return !p.Certificate && p.UID == 0 }
 
+func (p Peer) in(groups []uint32) bool {
+	return slices.ContainsFunc(groups, func(g uint32) bool { return slices.Contains(p.GIDs, g) })
+}
+
 // Policy is a set of rules. Without any, who may open the unix socket may do all, and
 // a peer with a certificate nothing; with some, root may do all and everybody else what
 // a rule gives. It is safe for concurrent use: nothing changes it.
 type Policy struct {
 	rules []resolved
+	// members, when it is set, are the groups one of which a peer has to be in to be who
+	// may open the socket.
+	members []uint32
+}
+
+// Members returns p for a socket that everybody can open: without rules only root and
+// the members of one of the groups may do something then, root alone where there is none.
+func (p *Policy) Members(groups ...uint32) *Policy {
+	return &Policy{rules: p.rules, members: append(make([]uint32, 0, len(groups)), groups...)}
 }
 
 // resolved is a rule with the numbers of its users and groups.
@@ -105,8 +118,7 @@ func (r resolved) names(p Peer) bool {
 	if p.Certificate {
 		return slices.ContainsFunc(r.Certificates, func(c string) bool { return c == Anything || slices.Contains(p.Names, c) })
 	}
-	return r.anybody || slices.Contains(r.users, p.UID) ||
-		slices.ContainsFunc(r.groups, func(g uint32) bool { return slices.Contains(p.GIDs, g) })
+	return r.anybody || slices.Contains(r.users, p.UID) || p.in(r.groups)
 }
 
 // covers reports whether the rule gives the verb on the target; empty is any that it has.
@@ -132,7 +144,12 @@ func matches(pattern, target string) bool {
 
 // Unrestricted reports whether the peer may do everything.
 func (p *Policy) Unrestricted(peer Peer) bool {
-	return peer.root() || len(p.rules) == 0 && !peer.Certificate
+	return peer.root() || len(p.rules) == 0 && !peer.Certificate && (p.members == nil || peer.in(p.members))
+}
+
+// Known reports whether the peer may do anything at all.
+func (p *Policy) Known(peer Peer) bool {
+	return p.Unrestricted(peer) || slices.ContainsFunc(p.rules, func(r resolved) bool { return r.names(peer) })
 }
 
 // Allow returns nil when the peer may do v on the target: a target's name, or Device and
@@ -158,7 +175,10 @@ func (p *Policy) Allow(peer Peer, v Verb, target string) error {
 		on = " on " + target
 	}
 	why := strings.Join(has, "; ")
-	if len(has) == 0 {
+	switch {
+	case len(has) == 0 && len(p.rules) == 0 && !peer.Certificate:
+		why = "it is not in the group that the socket belongs to, and the agent's configuration has no rules"
+	case len(has) == 0:
 		why = "no rule of the agent's configuration names it"
 	}
 	return fault.WithHint(fmt.Errorf("%w: %s may not %s%s: %s", fault.ErrDenied, peer.Owner, v, on, why), wanted(peer, v, target))

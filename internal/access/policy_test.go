@@ -71,6 +71,27 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// Where everybody can open the socket, that alone gives nothing.
+func TestMembers(t *testing.T) {
+	member, other := Peer{UID: 7, GIDs: []uint32{7, 44}}, Peer{UID: 8, GIDs: []uint32{8}}
+	for name, p := range map[string]*Policy{"a group": policy(t).Members(44), "no group": policy(t).Members()} {
+		in := name == "a group"
+		if p.Known(member) != in || p.Unrestricted(member) != in || (p.Allow(member, Apply, "pg") == nil) != in {
+			t.Errorf("%s: a member may do something: %t, want %t", name, p.Known(member), in)
+		}
+		if err := p.Allow(other, List, ""); p.Known(other) || err == nil || !strings.Contains(err.Error(), "not in the group") {
+			t.Errorf("%s: another user: %v", name, err)
+		}
+		if !p.Unrestricted(Peer{}) {
+			t.Errorf("%s: root may not do all", name)
+		}
+	}
+	p := policy(t, Rule{Users: []string{"8"}, Verbs: []Verb{List}}).Members(44)
+	if p.Known(member) || !p.Known(other) {
+		t.Error("with rules the group alone gives something, or a rule nothing")
+	}
+}
+
 // Who is refused is told what he may do, and what rule would be needed.
 func TestDenialExplains(t *testing.T) {
 	p := policy(t, Rule{Users: []string{"*"}, Verbs: []Verb{List}}, Rule{Users: []string{"7"}, Verbs: []Verb{Apply}, Targets: []string{"pg"}})
