@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"netemd/internal/fault"
+	"netemd/internal/monotonic"
 )
 
 // KeptEvents is how many events are kept for those who come back: some hours of a busy
@@ -38,7 +39,7 @@ func (b *broadcaster) send(kind string, f fault.Fault) fault.Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last++
-	e := fault.Event{Number: b.last, Life: b.life, Time: time.Now(), Monotonic: monotonic(), Kind: kind, Fault: f}
+	e := fault.Event{Number: b.last, Life: b.life, Time: time.Now(), Monotonic: monotonic.Now(), Kind: kind, Fault: f}
 	if i := int(b.last % KeptEvents); i < len(b.kept) {
 		b.kept[i] = e
 	} else {

@@ -29,11 +29,13 @@ var allowed = map[string][]string{
 	"internal/ether": {},
 	"internal/lab":   {"internal/child", "internal/target", "namespaces", "qdisc"},
 	"internal/lab/":  {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
-	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/target", "namespaces", "qdisc"},
+	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
+	// The clock that events and records are told by.
+	"internal/monotonic": {},
 	// Where tests have the process killed.
 	"internal/failpoint": {},
 	// What is being done to the kernel, on disk; it declares no interface and knows no engine.
-	"internal/journal": {"internal/fault", "internal/target", "qdisc"},
+	"internal/journal": {"internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
 	// Engines know what a fault is and where; never who holds it.
 	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/failpoint", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
 	// What a match selects, as Go and as a program for the kernel; for both engines.
