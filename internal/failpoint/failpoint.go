@@ -22,7 +22,7 @@ var names = []string{
 	// Held by a client.
 	"lease.hold.begin", "lease.hold.attached", "lease.hold.resumed", "lease.hold.released", "lease.hold.dropped",
 	// Following host names.
-	"lease.follow.begin", "lease.follow.intended", "lease.follow.came", "lease.follow.left", "lease.follow.recorded",
+	"lease.follow.begin", "lease.follow.intended", "lease.follow.came", "lease.follow.left",
 	// Putting back what somebody else removed.
 	"lease.repair.begin", "lease.repair.intended", "lease.repair.place", "lease.repair.recorded",
 	// Handing over to the next agent, which puts them back as it makes others.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,30 +142,37 @@ func (m *Manager) replace(ctx context.Context, h *held, before fault.Fault, impa
 	return errors.Join(err, undone)
 }
 
-// enterFault finds a fault and waits for its lane.
+// enterFault finds a fault and waits for its lanes, of which it may get others meanwhile.
 func (m *Manager) enterFault(ctx context.Context, id string) (*held, func(), error) {
-	m.mu.Lock()
-	h, ok := m.held[id]
-	err := m.unknownFault(id)
-	var lanes []string
-	if ok {
-		lanes = h.lanes()
+	for {
+		h, keys, err := m.find(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		leave, err := m.lanes.enter(ctx, keys)
+		if err != nil {
+			return nil, nil, err
+		}
+		again, now, err := m.find(id)
+		if err == nil && again == h && slices.Equal(keys, now) {
+			return h, leave, nil
+		}
+		leave()
+		if err != nil { // it ended while we waited
+			return nil, nil, err
+		}
 	}
-	m.mu.Unlock()
-	if !ok {
-		return nil, nil, err
-	}
-	leave, err := m.lanes.enter(ctx, lanes)
-	if err != nil {
-		return nil, nil, err
-	}
+}
+
+// find returns a fault and its lanes.
+func (m *Manager) find(id string) (*held, []string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.held[id] != h { // it ended while we waited
-		leave()
+	h, ok := m.held[id]
+	if !ok {
 		return nil, nil, m.unknownFault(id)
 	}
-	return h, leave, nil
+	return h, h.lanes(), nil
 }
 
 // swap gives h its new face, unless that would set what another fault sets.

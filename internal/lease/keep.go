@@ -20,6 +20,8 @@ func (m *Manager) Keep(ctx context.Context) []fault.Fault {
 	m.mu.Lock()
 	m.closed, m.kept = true, true
 	m.mu.Unlock()
+	m.stop() // nobody follows host names or repairs any more, either
+	m.looking.Wait()
 	m.lookAtAll(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -90,6 +90,7 @@ func (m *Manager) look(ctx context.Context, id string) {
 	default:
 		m.publish(string(now.state), h, nil)
 	}
+	m.mend(h)
 }
 
 // sight is what a look at a fault found.

@@ -69,8 +69,11 @@ type Manager struct {
 	// which outlived one does not end a fault of the next.
 	prefix  string
 	looking sync.WaitGroup
-	stop    context.CancelFunc
-	lanes   lanes
+	// background runs f until Close, which waits for it. Nobody may call it after that has
+	// begun, which closed says.
+	background func(f func(context.Context))
+	stop       context.CancelFunc
+	lanes      lanes
 
 	// closing is closed when Close begins.
 	closing chan struct{}
@@ -135,11 +138,12 @@ func New(cfg Config) *Manager {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
+	m.background = func(f func(context.Context)) { m.looking.Go(func() { f(ctx) }) }
 	if cfg.LookEvery > 0 {
-		m.looking.Go(func() { every(ctx, cfg.LookEvery, m.lookAtAll) })
+		m.background(func(ctx context.Context) { every(ctx, cfg.LookEvery, m.lookAtAll) })
 	}
 	if cfg.LookupEvery > 0 && cfg.Lookup != nil {
-		m.looking.Go(func() { every(ctx, cfg.LookupEvery, m.lookUpAll) })
+		m.background(func(ctx context.Context) { every(ctx, cfg.LookupEvery, m.lookUpAll) })
 	}
 	return m
 }
@@ -299,7 +303,7 @@ func (m *Manager) plan(ctx context.Context, h *held) error {
 	if err := m.offloadRead(ctx, h, &h.fault); err != nil {
 		return err
 	}
-	h.fault.Placement = placement(h.places())
+	h.fault.Placement = h.placement()
 	h.fault.Warnings = h.warnings()
 	return nil
 }
@@ -371,9 +375,13 @@ func placesOf(t target.Target, d fault.Direction) ([]target.Place, error) {
 	return []target.Place{t.To, t.From}, nil
 }
 
-func placement(places []target.Place) []string {
+// placement says where h sits.
+func (h *held) placement() []string {
+	if !h.isPacket() {
+		return []string{"proxy at " + h.target.Proxy.String()}
+	}
 	var phrases []string
-	for _, p := range places {
+	for _, p := range h.places() {
 		phrases = append(phrases, p.String())
 	}
 	return phrases
@@ -384,7 +392,7 @@ func (m *Manager) planStream(h *held) error {
 		return fmt.Errorf("apply: target %s has no proxy for the stream layer: %w", h.fault.Spec.Target, errors.ErrUnsupported)
 	}
 	h.fault.Engine, h.fault.EngineReason = fault.Stream, "toxics act on connections through the proxy"
-	h.fault.Placement = []string{"proxy at " + h.target.Proxy.String()}
+	h.fault.Placement = h.placement()
 	return nil
 }
 
