@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"netemd/internal/monotonic"
 )
 
 // Config says where the log is and how much of it stays.
@@ -94,7 +96,7 @@ func (l *Log) Write(r Record) error {
 	if l == nil {
 		return nil
 	}
-	r.Time, r.Monotonic = time.Now().UTC(), monotonic()
+	r.Time, r.Monotonic = time.Now().UTC(), monotonic.Now()
 	line, err := r.line()
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
@@ -186,13 +188,4 @@ func (l *Log) Close() error {
 	err := l.file.Close()
 	l.file = nil
 	return err
-}
-
-// monotonic is CLOCK_MONOTONIC in ns.
-func monotonic() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0
-	}
-	return ts.Nano()
 }

@@ -76,8 +76,8 @@ type Limits struct {
 	Labs int `yaml:"labs"`
 	// ProbesPerOwner run at once; default 4, at most 64.
 	ProbesPerOwner int `yaml:"probes_per_owner"`
-	// Followers are the streams of one connection: holds, watches, followed packets and
-	// every other call; default 256, at most 4096.
+	// Followers are the streams that wait for what comes, of all peers: watches and followed
+	// packets; default 64, at most 4096.
 	Followers int `yaml:"followers"`
 	// Waiting are the applies that wait for another fault's end; default 64, at most 4096.
 	Waiting int `yaml:"waiting"`
@@ -113,7 +113,7 @@ func Default() Config {
 		Socket:   Socket{Group: "netem", Mode: 0o660},
 		TTL:      TTL{Default: Duration(fault.DefaultTTL), Max: Duration(fault.MaxTTL)},
 		Limits: Limits{
-			RequestBytes: 1 << 20, Faults: 256, FaultsPerOwner: 256, Labs: 16, ProbesPerOwner: 4, Followers: 256, Waiting: 64,
+			RequestBytes: 1 << 20, Faults: 256, FaultsPerOwner: 256, Labs: 16, ProbesPerOwner: 4, Followers: 64, Waiting: 64,
 		},
 		Audit: Audit{MaxMegabytes: 10, Keep: 5},
 	}
