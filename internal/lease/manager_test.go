@@ -30,6 +30,8 @@ type fakeEngine struct {
 	counted  fault.Counters
 	queued   uint64
 	gone     bool
+	// covered, when it is not nil, says whether the journal knows of a place.
+	covered func(target.Place) bool
 	// ops is what was done, in order: "set KEY", "clear KEY".
 	ops []string
 }
@@ -43,6 +45,9 @@ func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadl
 	defer e.mu.Unlock()
 	if !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
+	}
+	if e.covered != nil && !e.covered(p) {
+		panic("a place is changed that is in no journal: " + p.String())
 	}
 	if e.failSet != nil {
 		if err := e.failSet(p, n); err != nil {
