@@ -142,6 +142,8 @@ func holdText(e fault.Event, detail string) string {
 		return "the connection to the agent broke; trying to hold " + id + " over another one"
 	case client.Resumed:
 		return id + " is held again"
+	case client.Unrenewed:
+		return fmt.Sprintf("the time to live of %s was not renewed: %s", id, oneLine(errors.New(detail)))
 	case client.Gone:
 		return fmt.Sprintf("%s is no longer held while the command runs: %s", id, oneLine(errors.New(detail)))
 	}

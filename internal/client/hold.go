@@ -26,6 +26,8 @@ const (
 	// Broken and Resumed: the connection broke, and the fault is held over another one.
 	Broken  = "broken"
 	Resumed = "resumed"
+	// Unrenewed: the agent could not renew the fault; the words say why.
+	Unrenewed = "unrenewed"
 	// Gone: the fault is no longer held; the words say why.
 	Gone = "gone"
 )
@@ -199,7 +201,10 @@ func (h *Holding) note(held wire.Held) (over bool) {
 	asked := h.releasing
 	f := h.fault
 	h.mu.Unlock()
-	if held.Kind != "" && held.Kind != "applied" && held.Kind != "renewed" && !(over && asked) {
+	if held.Kind == "" && held.Detail != "" {
+		held.Kind = Unrenewed
+	}
+	if held.Kind != "" && held.Kind != "applied" && held.Kind != "renewed" && (!over || !asked) {
 		h.tell(held.Kind, f, held.Detail)
 	}
 	return over
@@ -382,20 +387,23 @@ func (h *Holding) last(look fault.Fault) fault.Fault {
 }
 
 // over is what Release returns for a fault that had ended before. One whose stream broke
-// may still stand, as when another agent took it over.
+// may still stand, as when a new agent has restored it, and is cleared; not one that is
+// another client's now.
 func (h *Holding) over(ctx context.Context) (fault.Fault, error) {
 	h.mu.Lock()
 	f, err, ended := h.fault, h.err, h.ended
 	h.mu.Unlock()
-	if err != nil && !ended {
-		ctx, cancel := context.WithTimeout(ctx, connectTime)
-		defer cancel()
-		if f.State == fault.Active {
-			f.State = fault.Lost
-		}
-		if _, clearErr := h.c.Clear(ctx, fault.Selector{ID: f.ID}); clearErr != nil && !errors.Is(clearErr, fs.ErrNotExist) && !errors.Is(clearErr, ErrUnreachable) {
-			err = errors.Join(err, fmt.Errorf("clear %s: %w", f.ID, clearErr))
-		}
+	if err != nil && !ended && f.State == fault.Active {
+		f.State = fault.Lost
+	}
+	if err == nil || ended || errors.Is(err, fault.ErrConflict) {
+		return f, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	_, clearErr := h.c.Clear(ctx, fault.Selector{ID: f.ID})
+	if clearErr != nil && !errors.Is(clearErr, fs.ErrNotExist) && !errors.Is(clearErr, ErrUnreachable) {
+		err = errors.Join(err, fmt.Errorf("clear %s: %w", f.ID, clearErr))
 	}
 	return f, err
 }

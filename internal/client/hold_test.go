@@ -111,6 +111,7 @@ func TestHoldEndsWithItsClient(t *testing.T) {
 
 // TestHoldOfAnAgentThatDied: over a unix socket that is the end.
 func TestHoldOfAnAgentThatDied(t *testing.T) {
+	t.Parallel()
 	a := newAgent()
 	a.grace = time.Minute
 	socket, kill := a.onSocket(t)
