@@ -52,6 +52,10 @@ type fakeAgent struct {
 	// heldErr is why a fault is not held to its release, waits how often a fault is in the way.
 	heldErr error
 	waits   int
+	// clearErr refuses every clear.
+	clearErr error
+	// repaired says that the last fault was to be repaired.
+	repaired bool
 	// during is called while a probe runs.
 	during func()
 	err    error
@@ -81,7 +85,7 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 	if a.err != nil {
 		return fault.Fault{}, a.err
 	}
-	if a.waits > 0 && s.Wait == 0 {
+	if a.waits--; a.waits >= 0 {
 		return fault.Fault{}, a.conflict()
 	}
 	if s.Selector == nil && s.Target != "pg" {
@@ -91,6 +95,7 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 		s.TTL = fault.DefaultTTL
 	}
 	s.Owner = "uid 0 (root)"
+	a.repaired = s.Repair
 	a.next++
 	f := fault.Fault{
 		ID: fmt.Sprintf("f%d", a.next), Spec: s, State: fault.Active, Engine: fault.EBPF, EngineReason: "this kernel has no sch_netem",
@@ -187,6 +192,9 @@ func (a *fakeAgent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault,
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if err := errors.Join(a.clearErr, a.err); err != nil {
+		return nil, err
+	}
 	var kept, gone []fault.Fault
 	for _, f := range a.faults {
 		device := s.Device != "" && f.Spec.Selector != nil && f.Spec.Selector.Name() == s.Device
@@ -210,7 +218,7 @@ func (a *fakeAgent) Hold(ctx context.Context, s fault.Spec, notify func(fault.Ev
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	for ; a.waits > 0 && s.Wait > 0; a.waits-- {
+	for ; a.waits > 0 && s.Wait > 0; a.waits-- { // each that is in the way is told
 		notify(fault.Event{Kind: client.Waiting}, a.conflict().Error())
 	}
 	f, err := a.Apply(ctx, s)

@@ -92,7 +92,7 @@ func (a *app) sayReleased(spec fault.Spec, last fault.Fault, gaps experiment.Gap
 	case last.State == fault.Expired && spec.TTL > 0:
 		a.say("netemctl: %s ended by itself after --ttl %s, before the command did", last.ID, qdisc.FormatDuration(spec.TTL))
 	case last.State != fault.Active:
-		a.say("netemctl: %s was %s while the command ran", last.ID, last.State)
+		a.say("netemctl: %s %s while the command ran", last.ID, became(last.State))
 	case !last.Spec.OnPackets():
 		a.say("%s cleared", last.ID)
 	default:
@@ -155,4 +155,12 @@ func willRepair(f fault.Fault) string {
 		return ", and is put back"
 	}
 	return ""
+}
+
+// became says that a fault came to a state: "was lost", "expired".
+func became(s fault.State) string {
+	if s == fault.Expired {
+		return string(s)
+	}
+	return "was " + string(s)
 }
