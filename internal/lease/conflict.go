@@ -15,6 +15,8 @@ type obstacle struct{ error }
 
 func (o obstacle) Unwrap() error { return o.error }
 
+const waitHint = "'--wait 30s' waits for its end"
+
 // admit takes h into the books, unless it cannot stand beside what is there. Nothing
 // in the kernel has been changed by then.
 func (m *Manager) admit(h *held, w *waiter) error {
@@ -56,7 +58,7 @@ func (m *Manager) inTheWay(h *held, w *waiter) error {
 	beside := false // h joins a fault of its owner, who has the place already
 	for _, other := range m.order {
 		if err := conflict(h, other); err != nil {
-			return obstacle{fault.WithHint(err, "'--wait 30s' waits for its end")}
+			return obstacle{fault.WithHint(err, waitHint)}
 		}
 		beside = beside || sharesSlot(h, other)
 	}

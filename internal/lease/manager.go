@@ -429,7 +429,10 @@ func (m *Manager) chooseEngine(ctx context.Context, h *held) error {
 func (m *Manager) engineAt(h *held) (fault.Engine, error) {
 	for _, other := range m.order {
 		if other != h && other.isPacket() && sharesSlot(h, other) {
-			return other.fault.Engine, engineConflict(h, other)
+			if err := engineConflict(h, other); err != nil {
+				return "", obstacle{fault.WithHint(err, waitHint)}
+			}
+			return other.fault.Engine, nil
 		}
 	}
 	return "", nil
