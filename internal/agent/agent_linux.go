@@ -173,18 +173,20 @@ func (a *Agent) start(ctx context.Context) error {
 	return nil
 }
 
+// controls are the TCP connections by which the agent is controlled now.
+func (a *Agent) controls() (all []Connection) {
+	if a.cfg.Connections != nil {
+		all = a.cfg.Connections()
+	}
+	if a.tls != nil {
+		all = append(all, a.tls.connections()...)
+	}
+	return all
+}
+
 // newLeases makes the books of the faults.
 func (a *Agent) newLeases() error {
-	controls := func() (all []Connection) {
-		if a.cfg.Connections != nil {
-			all = a.cfg.Connections()
-		}
-		if a.tls != nil {
-			all = append(all, a.tls.connections()...)
-		}
-		return all
-	}
-	g, err := newGuard(sessionOf(os.Getpid()), controls)
+	g, err := newGuard(sessionOf(os.Getpid()), a.controls)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"path"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -105,4 +104,4 @@ func (a *Agent) mayClear(ctx context.Context, aim string) bool {
 }
 
 // short is a method for people: "Faults/Apply".
-func short(method string) string { return path.Base(path.Dir(method)) + "/" + path.Base(method) }
+func short(method string) string { return strings.TrimPrefix(method, api) }

@@ -21,9 +21,10 @@ const (
 	maxEntries = 4096
 )
 
-// names are the fields that hold the name of something, in whatever message.
+// names are the fields that hold the name of something, in whatever message, and what that
+// is.
 var names = map[protoreflect.Name]string{
-	"target": "target", "name": "name", "id": "id",
+	"target": "a target's name", "name": "a name", "id": "the id of a fault",
 }
 
 // checkTexts refuses what no text of a request has, so that none is ever part of a path,
@@ -38,7 +39,7 @@ func checkTexts(m proto.Message) error {
 
 func walkTexts(m protoreflect.Message, at string, refuse func(field, text, want string)) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		field := strings.TrimPrefix(at+"."+string(f.Name()), ".")
+		field := strings.TrimPrefix(strings.TrimPrefix(at+"."+string(f.Name()), "."), "spec.")
 		one := func(field string, v protoreflect.Value) {
 			switch f.Kind() {
 			case protoreflect.StringKind:
@@ -70,11 +71,6 @@ func wantText(field protoreflect.Name, s string) string {
 	kind, isName := names[field]
 	switch {
 	case isName && (len(s) > maxName || strings.Contains(s, "..") || strings.ContainsFunc(s, notInName)):
-		if kind == "name" {
-			kind = "a name"
-		} else {
-			kind = "the name of a " + kind
-		}
 		return fmt.Sprintf("%s: letters, digits, '-', '_', '.' and '/', without '..', at most %d", kind, maxName)
 	case len(s) > maxText:
 		return fmt.Sprintf("a text of at most %d bytes, not %d", maxText, len(s))
