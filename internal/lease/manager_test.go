@@ -30,6 +30,8 @@ type fakeEngine struct {
 	counted  fault.Counters
 	queued   uint64
 	gone     bool
+	// exists, when it is not nil, says which places there are.
+	exists func(target.Place) bool
 	// covered, when it is not nil, says whether the journal knows of a place.
 	covered func(target.Place) bool
 	// ops is what was done, in order: "set KEY", "clear KEY".
@@ -45,6 +47,9 @@ func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadl
 	defer e.mu.Unlock()
 	if !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
+	}
+	if e.exists != nil && !e.exists(p) {
+		return fs.ErrNotExist
 	}
 	if e.covered != nil && !e.covered(p) {
 		panic("a place is changed that is in no journal: " + p.String())
@@ -65,7 +70,7 @@ func (e *fakeEngine) Read(ctx context.Context, p target.Place) (fault.Status, er
 	if ctx.Err() != nil {
 		return fault.Status{}, context.Cause(ctx)
 	}
-	if e.gone {
+	if e.gone || e.exists != nil && !e.exists(p) {
 		return fault.Status{}, fs.ErrNotExist
 	}
 	return fault.Status{Netem: e.at[p.Key()], Counters: e.counted, Queued: e.queued}, nil
@@ -74,6 +79,9 @@ func (e *fakeEngine) Read(ctx context.Context, p target.Place) (fault.Status, er
 func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.exists != nil && !e.exists(p) {
+		return fs.ErrNotExist
+	}
 	if e.failFree != nil {
 		return e.failFree
 	}
@@ -132,6 +140,8 @@ type fakeProxy struct {
 	toxics map[string][]fault.Toxic
 	// hang, when not nil, holds every call until it is closed.
 	hang chan struct{}
+	// gone is what Read meets.
+	gone error
 }
 
 func (p *fakeProxy) wait(ctx context.Context) error {
@@ -155,7 +165,7 @@ func (p *fakeProxy) Set(ctx context.Context, t target.Target, toxics []fault.Tox
 }
 
 func (p *fakeProxy) Read(ctx context.Context, t target.Target) ([]fault.Toxic, error) {
-	return p.toxics[t.Name], p.wait(ctx)
+	return p.toxics[t.Name], errors.Join(p.gone, p.wait(ctx))
 }
 
 func (p *fakeProxy) Clear(_ context.Context, t target.Target) error {

@@ -39,7 +39,12 @@ func (m *Manager) mend(h *held) {
 			r.tries, h.notes.repair = 0, ""
 			h.fault.Warnings = h.warnings()
 		}
-	case m.closed, h.ending, r.tries >= repairTries, now.Sub(r.last) < repairEvery, !now.Before(h.fault.Expires):
+	case r.tries >= repairTries:
+		if h.notes.repair == "" {
+			h.notes.repair = fmt.Sprintf("it was put back %d times and did not last, which is not tried again", r.tries)
+			h.fault.Warnings = h.warnings()
+		}
+	case m.closed, h.ending, now.Sub(r.last) < repairEvery, !now.Before(h.fault.Expires):
 	default:
 		r.running, r.last = true, now
 		id := h.fault.ID
@@ -64,11 +69,8 @@ func (m *Manager) repair(ctx context.Context, h *held, id string) {
 		r.tries++
 	}
 	switch {
-	case r.tries >= repairTries && h.fault.State != fault.Active:
-		h.notes.repair = fmt.Sprintf("it was put back %d times and did not last, which is not tried again", r.tries)
-		if err != nil {
-			h.notes.repair = fmt.Sprintf("it could not be put back, which was tried %d times: %s", r.tries, err)
-		}
+	case err != nil && r.tries >= repairTries:
+		h.notes.repair = fmt.Sprintf("it could not be put back, which was tried %d times: %s", r.tries, err)
 	case err != nil:
 		h.notes.repair = "it could not be put back: " + err.Error()
 	case tried:
@@ -201,11 +203,17 @@ func (m *Manager) mayReattach(ctx context.Context, h, after *held) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.order {
-		if other != h && other.isPacket() && sharesSlot(after, other) && other.fault.Engine != h.fault.Engine {
+		if other == h {
+			continue
+		}
+		if err := conflict(after, other); err != nil {
+			return err
+		}
+		if other.isPacket() && sharesSlot(after, other) && other.fault.Engine != h.fault.Engine {
 			return fmt.Errorf("%w: engine %s carries %s at the same place", fault.ErrConflict, other.fault.Engine, describe(other.fault))
 		}
 	}
-	return m.fits(h, after)
+	return nil
 }
 
 // offloadAnew switches segmentation off where h is now, instead of where it was.
