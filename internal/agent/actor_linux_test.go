@@ -32,6 +32,8 @@ type actor struct {
 	Hold, Socket string
 	// Serve runs an agent with that state folder until it is killed.
 	Serve string
+	// Leave is a state folder: a fault is left there and in the namespace Hold.
+	Leave string
 	// Sleep does nothing until it is killed.
 	Sleep bool
 }
@@ -49,6 +51,8 @@ func act(text string) int {
 			Dial: cli.Dial, Command: cli.RunCommand, StaleNamespaces: cli.StaleNamespaces, Namespaces: cli.Namespaces, Devices: cli.Devices,
 			LookupHost: cli.LookupHost, SSHConnection: cli.SSHConnection,
 		})
+	case a.Leave != "":
+		fmt.Println("ready", leaveJournal(a.Leave, a.Hold))
 	case a.Hold != "":
 		c, err := client.Dial(a.Socket)
 		if err == nil {

@@ -74,7 +74,7 @@ var byItself = map[string]bool{"expired": true, "lost": true, "drifted": true, "
 // recordEvents writes down what happens to faults without a call, until the agent's faults
 // are closed.
 func (a *Agent) recordEvents(ctx context.Context) {
-	err := a.leases.Watch(ctx, 0, "", func(e fault.Event) error {
+	err := a.leases.Watch(ctx, 0, a.leases.Life(), func(e fault.Event) error {
 		if byItself[e.Kind] {
 			a.write(audit.Record{
 				Actor: audit.Agent, Verb: e.Kind, Target: aimOfFault(e.Fault.Spec), Faults: []string{e.Fault.ID}, Code: codeOf(nil),
