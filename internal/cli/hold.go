@@ -78,7 +78,9 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 	if code != 0 {
 		return commandExit{code}
 	}
-	if err != nil || last.State != fault.Active { // a success that the fault did not stand beside proves nothing
+	// A success that the fault did not stand beside proves nothing. Who asks for a repair
+	// takes the time that it needs into account.
+	if err != nil || last.State != fault.Active || h.Gaps().Count > 0 && !spec.Repair {
 		return errInconclusive
 	}
 	return nil

@@ -74,17 +74,19 @@ func TestHoldNotToTheEnd(t *testing.T) {
 
 // TestHoldGaps: a fault that was put back is told with how long it was away.
 func TestHoldGaps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := world{agent: newFakeAgent()}
-		w.meanwhile = func() {
-			w.agent.happen("lost", fault.Lost, "")
-			time.Sleep(1200 * time.Millisecond)
-			w.agent.happen("repaired", fault.Active, "")
-		}
-		if code := w.run(t.Context(), "loss", "20%", "--target", "pg", "--repair", "--", "x"); code != exitDone || !strings.Contains(w.stderr.String(), "f1 was out of force for 1.2s in all") {
-			t.Errorf("exit code %d, told %q", code, w.stderr.String())
-		}
-	})
+	for line, want := range map[string]int{"loss 20% --target pg --repair -- x": exitDone, "loss 20% --target pg -- x": exitInconclusive} {
+		synctest.Test(t, func(t *testing.T) {
+			w := world{agent: newFakeAgent()}
+			w.meanwhile = func() {
+				w.agent.happen("lost", fault.Lost, "")
+				time.Sleep(1200 * time.Millisecond)
+				w.agent.happen("repaired", fault.Active, "")
+			}
+			if code := w.run(t.Context(), strings.Fields(line)...); code != want || !strings.Contains(w.stderr.String(), "f1 was out of force for 1.2s in all") {
+				t.Errorf("%s: exit code %d, told %q", line, code, w.stderr.String())
+			}
+		})
+	}
 }
 
 // TestWaitingIsToldOnce: however many faults are in the way, one line is enough.

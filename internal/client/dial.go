@@ -26,7 +26,7 @@ var ErrUnreachable = errors.New("agent unreachable")
 
 // connectTime is how long an agent may take to answer a connection; with what the
 // client itself needs, its silence is told within 2 s.
-const connectTime = 1800 * time.Millisecond
+const connectTime = 1500 * time.Millisecond
 
 // maxAnswer bounds an answer: a probe's samples are the largest.
 const maxAnswer = 1 << 30
@@ -42,11 +42,14 @@ func Open(e Endpoint) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{at: e}
-	last := &lastError{}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTime)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var secure credentials.TransportCredentials
 	if e.overTCP() {
 		var err error
-		if secure, err = newTLS(e, last); err != nil {
+		if secure, err = newTLS(e, attempt(fail)); err != nil {
 			return nil, err
 		}
 	} else {
@@ -56,7 +59,7 @@ func Open(e Endpoint) (*Client, error) {
 		secure = insecure.NewCredentials()
 		c.pulse = newPulse(e.String())
 	}
-	if err := c.connect(secure, last); err != nil {
+	if err := c.connect(ctx, secure, attempt(fail)); err != nil {
 		return nil, err
 	}
 	c.faults, c.targets, c.labs = netemv1.NewFaultsClient(c.conn), netemv1.NewTargetsClient(c.conn), netemv1.NewLabsClient(c.conn)
@@ -65,14 +68,12 @@ func Open(e Endpoint) (*Client, error) {
 }
 
 // connect makes the connection and waits until the agent has answered.
-func (c *Client) connect(secure credentials.TransportCredentials, last *lastError) error {
-	ctx, cancel := context.WithTimeout(context.Background(), connectTime)
-	defer cancel()
+func (c *Client) connect(ctx context.Context, secure credentials.TransportCredentials, try attempt) error {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(secure),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := c.dial(ctx)
-			return conn, last.keep(err)
+			return conn, try.failed(err)
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: wire.ReconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: wire.ReconnectMost},
@@ -93,7 +94,7 @@ func (c *Client) connect(secure credentials.TransportCredentials, last *lastErro
 	if c.pulse != nil {
 		c.pulse.begin(c.conn)
 	}
-	if err := handshake(ctx, c.conn, last); err != nil {
+	if err := handshake(ctx, c.conn); err != nil {
 		return errors.Join(c.unanswered(err), c.Close())
 	}
 	return nil
@@ -111,16 +112,14 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // handshake waits until the agent has answered: a stopped one still has a socket
-// that accepts. What the first try ended with is returned at once.
-func handshake(ctx context.Context, conn *grpc.ClientConn, last *lastError) error {
+// that accepts. What the first try ended with is ctx's cause.
+func handshake(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
-		if err := last.load(); err != nil && s == connectivity.TransientFailure {
-			return err
-		}
 		if !conn.WaitForStateChange(ctx, s) {
-			return errors.Join(context.Cause(ctx), last.load())
+			return context.Cause(ctx)
 		}
+		conn.Connect() // one that ended after its handshake is idle
 	}
 	return nil
 }

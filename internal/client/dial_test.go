@@ -106,7 +106,7 @@ func TestErrorsOfTheAgent(t *testing.T) {
 	s := spec()
 	s.Target = strings.Repeat("x", wire.MaxRequest)
 	_, err := c.Apply(t.Context(), s)
-	if err == nil || !strings.Contains(err.Error(), "larger than max") || strings.Contains(err.Error(), "rpc error") {
+	if err == nil || !strings.Contains(err.Error(), "1048576") || strings.Contains(err.Error(), "rpc error") {
 		t.Errorf("a large request: %v", err)
 	}
 	if _, err := c.Labs(t.Context()); err == nil || strings.Contains(err.Error(), "rpc error") {

@@ -9,40 +9,33 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 
 	"netemd/internal/fault"
 )
 
-// lastError is what the last try of a connection ended with, which gRPC only tells as text.
-type lastError struct{ value atomic.Pointer[error] }
+// attempt is told what a try of a connection ended with, which gRPC only tells as text
+// and after more tries. It must be safe for concurrent use; only the first matters.
+type attempt func(error)
 
-// keep remembers err and returns it.
-func (l *lastError) keep(err error) error {
+// failed tells err and returns it.
+func (a attempt) failed(err error) error {
 	if err != nil {
-		l.value.Store(&err)
+		a(err)
 	}
 	return err
 }
 
-func (l *lastError) load() error {
-	if err := l.value.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// tlsCredentials are TLS 1.3 with a certificate of the client's, that keep in last why a
+// tlsCredentials are TLS 1.3 with a certificate of the client's, that tell why a
 // handshake failed. An agent refuses a client's certificate only after the client's part
 // of the handshake has ended (RFC 8446, section 2), so what is read then counts, too.
 type tlsCredentials struct {
 	credentials.TransportCredentials
-	last *lastError
+	try attempt
 }
 
-func newTLS(e Endpoint, last *lastError) (credentials.TransportCredentials, error) {
+func newTLS(e Endpoint, try attempt) (credentials.TransportCredentials, error) {
 	if _, err := tls.LoadX509KeyPair(e.Certificate, e.Key); err != nil {
 		return nil, fmt.Errorf("certificate %s with key %s: %w", e.Certificate, e.Key, err)
 	}
@@ -64,31 +57,31 @@ func newTLS(e Endpoint, last *lastError) (credentials.TransportCredentials, erro
 			return nil, fmt.Errorf("authorities: %s has no certificate in PEM", e.CA)
 		}
 	}
-	return tlsCredentials{credentials.NewTLS(cfg), last}, nil
+	return tlsCredentials{credentials.NewTLS(cfg), try}, nil
 }
 
 func (c tlsCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
-		return nil, nil, c.last.keep(err)
+		return nil, nil, c.try.failed(err)
 	}
-	return alertConn{conn, c.last}, info, nil
+	return alertConn{conn, c.try}, info, nil
 }
 
 func (c tlsCredentials) Clone() credentials.TransportCredentials {
-	return tlsCredentials{c.TransportCredentials.Clone(), c.last}
+	return tlsCredentials{c.TransportCredentials.Clone(), c.try}
 }
 
-// alertConn keeps what the other end said when it refused.
+// alertConn tells what the other end said when it refused.
 type alertConn struct {
 	net.Conn
-	last *lastError
+	try attempt
 }
 
 func (c alertConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if isAlert(err) {
-		return n, c.last.keep(err)
+		return n, c.try.failed(err)
 	}
 	return n, err
 }
