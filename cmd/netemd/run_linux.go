@@ -149,7 +149,22 @@ func serve(ctx context.Context, cfg agent.Config) error {
 	if err != nil {
 		return err
 	}
+	reduce(cfg.Log)
 	return a.Serve(ctx)
+}
+
+// reduce gives up what a started agent does not need. It serves all the same where that
+// fails, as in a container that lacks the privilege to do so.
+func reduce(log *slog.Logger) {
+	kept, missing, err := agent.ReducePrivileges()
+	if err != nil {
+		log.Warn("the privileges of root could not be reduced", "err", err)
+		return
+	}
+	log.Info("privileges reduced", "kept", strings.Join(kept, " "))
+	if len(missing) > 0 {
+		log.Warn("privileges are missing that some faults or labs need", "missing", strings.Join(missing, " "))
+	}
 }
 
 func clean(ctx context.Context, cfg agent.Config, stdout io.Writer) error {

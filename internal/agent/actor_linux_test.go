@@ -34,6 +34,8 @@ type actor struct {
 	Serve string
 	// Leave is a state folder: a fault is left there and in the namespace Hold.
 	Leave string
+	// Reduce gives up privileges and says what is left.
+	Reduce bool
 	// Sleep does nothing until it is killed.
 	Sleep bool
 }
@@ -51,6 +53,14 @@ func act(text string) int {
 			Dial: cli.Dial, Command: cli.RunCommand, StaleNamespaces: cli.StaleNamespaces, Namespaces: cli.Namespaces, Devices: cli.Devices,
 			LookupHost: cli.LookupHost, SSHConnection: cli.SSHConnection,
 		})
+	case a.Reduce:
+		text, err := reduced()
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Print(text)
+		return 0
 	case a.Leave != "":
 		fmt.Println("ready", leaveJournal(a.Leave, a.Hold))
 	case a.Hold != "":
