@@ -56,8 +56,11 @@ var allowed = map[string][]string{
 	"internal/access": {"internal/fault", "qdisc"},
 	"internal/config": {"internal/access", "internal/fault", "qdisc"},
 	"internal/audit":  {"internal/monotonic"},
+	// Metrics and traces: what the agent does, for others to see. The books of the faults
+	// know nothing of it; it stands around what they work with.
+	"internal/telemetry": {"api/", "internal/config", "internal/content", "internal/fault", "internal/lease", "internal/target", "internal/version", "qdisc"},
 	"internal/agent": {"api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
-		"internal/lab", "internal/lab/", "internal/lease", "internal/offload", "internal/prober", "internal/target", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
+		"internal/lab", "internal/lab/", "internal/lease", "internal/offload", "internal/prober", "internal/target", "internal/telemetry", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	"internal/testbed":    {},
@@ -118,6 +121,7 @@ func TestNetemctlLinksNoEngine(t *testing.T) {
 		for _, p := range deps {
 			for _, heavy := range []string{
 				"github.com/cilium/ebpf", "github.com/Shopify/toxiproxy", "github.com/jackc/pgx",
+				"github.com/prometheus", "go.opentelemetry.io", module + "/internal/telemetry",
 				module + "/internal/engine/", module + "/internal/evidence", module + "/internal/agent", module + "/internal/lease",
 			} {
 				if strings.HasPrefix(p.ImportPath, heavy) {
@@ -125,6 +129,25 @@ func TestNetemctlLinksNoEngine(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What the agent shows of itself is no part of what it does: only one room knows how
+// that is done, the others have hooks at most.
+func TestOneRoomMeasures(t *testing.T) {
+	found := false
+	for _, p := range list(t, "linux", "./...") {
+		for _, imp := range p.Imports {
+			if !strings.HasPrefix(imp, "github.com/prometheus/") && !strings.HasPrefix(imp, "go.opentelemetry.io/") {
+				continue
+			}
+			if found = true; p.ImportPath != module+"/internal/telemetry" {
+				t.Errorf("%s imports %s", p.ImportPath, imp)
+			}
+		}
+	}
+	if !found {
+		t.Error("nobody measures")
 	}
 }
 
