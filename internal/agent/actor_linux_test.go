@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -142,17 +141,6 @@ func netemctl(t testing.TB, uid uint32, groups []uint32, args ...string) (int, s
 		t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), string(out)
-}
-
-// unixConn connects to a socket without being a client.
-func unixConn(t testing.TB, path string) net.Conn {
-	t.Helper()
-	c, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }
 
 // says reports whether all texts are in s.

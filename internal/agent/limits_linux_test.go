@@ -47,14 +47,18 @@ func TestRefusedRequests(t *testing.T) {
 	}{
 		"10 MiB": {apply(func(r *netemv1.ApplyRequest) { r.RequestId = strings.Repeat("x", 10<<20) }),
 			"bytes, and the agent takes 1048576 at most (limits.request_bytes of its configuration)"},
-		"a long id":    {apply(func(r *netemv1.ApplyRequest) { r.RequestId = strings.Repeat("x", 5000) }), "want a text of at most 4096 bytes, not 5000"},
-		"../":          {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = "../../etc/passwd" }), `target "../../etc/passwd": want a target's name: letters, digits`},
-		"a NUL":        {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = "pg\x00" }), `target "pg\x00": want a target's name`},
-		"a NUL in id":  {apply(func(r *netemv1.ApplyRequest) { r.RequestId = "a\x00b" }), `request_id "a\x00b": want a text without control characters`},
-		"a newline":    {apply(func(r *netemv1.ApplyRequest) { r.Spec.Force = []string{"a\nb"} }), `force[0] "a\nb": want a text without control characters`},
-		"a long name":  {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = strings.Repeat("p", 65) }), "want a target's name: letters, digits, '-', '_', '.' and '/', without '..', at most 64"},
-		"a namespace":  {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target, r.Spec.Selector = "", &netemv1.TrafficSelector{Namespace: "../x", Device: "v0"} }), `netns "../x": want a name below`},
-		"a device":     {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target, r.Spec.Selector = "", &netemv1.TrafficSelector{Device: "../x"} }), `dev "../x"`},
+		"a long id":   {apply(func(r *netemv1.ApplyRequest) { r.RequestId = strings.Repeat("x", 5000) }), "want a text of at most 4096 bytes, not 5000"},
+		"../":         {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = "../../etc/passwd" }), `target "../../etc/passwd": want a target's name: letters, digits`},
+		"a NUL":       {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = "pg\x00" }), `target "pg\x00": want a target's name`},
+		"a NUL in id": {apply(func(r *netemv1.ApplyRequest) { r.RequestId = "a\x00b" }), `request_id "a\x00b": want a text without control characters`},
+		"a newline":   {apply(func(r *netemv1.ApplyRequest) { r.Spec.Force = []string{"a\nb"} }), `force[0] "a\nb": want a text without control characters`},
+		"a long name": {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = strings.Repeat("p", 65) }), "want a target's name: letters, digits, '-', '_', '.' and '/', without '..', at most 64"},
+		"a namespace": {apply(func(r *netemv1.ApplyRequest) {
+			r.Spec.Target, r.Spec.Selector = "", &netemv1.TrafficSelector{Namespace: "../x", Device: "v0"}
+		}), `netns "../x": want a name below`},
+		"a device": {apply(func(r *netemv1.ApplyRequest) {
+			r.Spec.Target, r.Spec.Selector = "", &netemv1.TrafficSelector{Device: "../x"}
+		}), `dev "../x"`},
 		"many entries": {apply(func(r *netemv1.ApplyRequest) { r.Spec.Force = make([]string, 5000) }), "force: want at most 4096 entries, not 5000"},
 		"a lab":        {second(labs.Down(t.Context(), &netemv1.LabDownRequest{Name: "../pg"})), `name "../pg": want a name: letters`},
 		"a fault":      {second(faults.Get(t.Context(), &netemv1.GetRequest{Id: "a\x1b[2J"})), `id "a\x1b[2J": want the id of a fault`},

@@ -52,8 +52,8 @@ func Parse(text []byte) (Config, error) {
 	if len(text) > MaxSize {
 		return Config{}, fmt.Errorf("larger than %d bytes", MaxSize)
 	}
-	if i := bytes.IndexByte(text, 0); i >= 0 {
-		return Config{}, fmt.Errorf("line %d: a NUL byte, which no configuration has", 1+bytes.Count(text[:i], []byte("\n")))
+	if before, _, found := bytes.Cut(text, []byte{0}); found {
+		return Config{}, fmt.Errorf("line %d: a NUL byte, which no configuration has", 1+bytes.Count(before, []byte("\n")))
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
@@ -160,9 +160,9 @@ func keysAt(t reflect.Type, path string) []string {
 			continue
 		}
 		found := false
-		for i := range t.NumField() {
-			if found = key(t.Field(i)) == name; found {
-				t = t.Field(i).Type
+		for f := range t.Fields() {
+			if found = key(f) == name; found {
+				t = f.Type
 				break
 			}
 		}
@@ -174,8 +174,8 @@ func keysAt(t reflect.Type, path string) []string {
 		}
 	}
 	var keys []string
-	for i := range t.NumField() {
-		keys = append(keys, key(t.Field(i)))
+	for f := range t.Fields() {
+		keys = append(keys, key(f))
 	}
 	return keys
 }
