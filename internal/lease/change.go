@@ -109,7 +109,9 @@ func (m *Manager) alter(ctx context.Context, id string, by party, event string, 
 	h.fault.Warnings = h.warnings()
 	m.schedule(h)
 	m.publish(event, h, by.hold)
-	m.callNext()
+	if impaired { // it may leave room for others now
+		m.callNext()
+	}
 	return h.fault, nil
 }
 
@@ -196,4 +198,5 @@ func (m *Manager) put(h *held, f fault.Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.fault = f
+	m.callNext()
 }

@@ -36,6 +36,7 @@ func (m *Manager) admit(h *held, w *waiter) error {
 	}
 	m.held[h.fault.ID] = h
 	m.order = append(m.order, h)
+	m.callNext() // its owner's may join it
 	return nil
 }
 
@@ -52,18 +53,30 @@ func (m *Manager) number(h *held) {
 // errClosed refuses what comes too late.
 var errClosed = errors.New("apply: the agent is shutting down")
 
-// inTheWay says what h, for which w stands, has to wait for: what is held, and who came
-// first. The caller holds the lock.
+// inTheWay says what h, for which w stands, has to wait for. The caller holds the lock.
 func (m *Manager) inTheWay(h *held, w *waiter) error {
+	switch other, first := m.blocker(h, w); {
+	case other != nil:
+		return obstacle{fault.WithHint(conflict(h, other), waitHint)}
+	case first != nil:
+		return obstacle{fault.WithHint(fmt.Errorf("%w: %s is waited for by %s since %s", fault.ErrConflict,
+			h.fault.Spec.TargetName(), first.h.fault.Spec.Owner, age(first.began)), "'--wait 30s' stands in line")}
+	}
+	return nil
+}
+
+// blocker finds what is in the way of h: a fault that is held, or somebody who came first.
+// The caller holds the lock.
+func (m *Manager) blocker(h *held, w *waiter) (*held, *waiter) {
 	beside := false // h joins a fault of its owner, who has the place already
 	for _, other := range m.order {
-		if err := conflict(h, other); err != nil {
-			return obstacle{fault.WithHint(err, waitHint)}
+		if clash(h, other) {
+			return other, nil
 		}
 		beside = beside || sharesSlot(h, other)
 	}
 	if beside {
-		return nil
+		return nil, nil
 	}
 	for _, first := range m.line {
 		if first == w {
@@ -72,12 +85,21 @@ func (m *Manager) inTheWay(h *held, w *waiter) error {
 		if !first.due && !w.patient {
 			continue // who does not wait takes what is free
 		}
-		if conflict(h, first.h) != nil {
-			return obstacle{fault.WithHint(fmt.Errorf("%w: %s is waited for by %s since %s", fault.ErrConflict,
-				h.fault.Spec.TargetName(), first.h.fault.Spec.Owner, age(first.began)), "'--wait 30s' stands in line")}
+		if clash(h, first.h) {
+			return nil, first
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// clash reports whether there is a conflict. It is asked far more often than what it is.
+func clash(h, other *held) bool {
+	if sharesSlot(h, other) {
+		return h.fault.Spec.Owner != other.fault.Spec.Owner || conflict(h, other) != nil
+	}
+	return slices.ContainsFunc(h.slots, func(a slot) bool {
+		return slices.ContainsFunc(other.slots, func(b slot) bool { return meet(a, b) })
+	})
 }
 
 // conflict says why h cannot stand beside other. On the same packets, faults of one

@@ -90,7 +90,10 @@ func (m *Manager) leaveLine(w *waiter) {
 // the lock.
 func (m *Manager) callNext() {
 	for _, w := range m.line {
-		if !w.due && m.inTheWay(w.h, w) == nil {
+		if w.due {
+			continue
+		}
+		if other, first := m.blocker(w.h, w); other == nil && first == nil {
 			w.due = true
 			close(w.turn)
 		}
