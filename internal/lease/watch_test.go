@@ -89,15 +89,15 @@ func TestWatchResumes(t *testing.T) {
 func TestSlowWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, newFakeEngine())
-		go_, done := make(chan struct{}), make(chan error, 1)
+		hung, done := make(chan struct{}), make(chan error, 1)
 		go func() {
-			done <- m.Watch(t.Context(), 0, "", func(fault.Event) error { <-go_; return nil })
+			done <- m.Watch(t.Context(), 0, "", func(fault.Event) error { <-hung; return nil })
 		}()
 		synctest.Wait()
 		happen(t, m, 3)
 		synctest.Wait()
 		happen(t, m, 2*KeptEvents)
-		close(go_)
+		close(hung)
 		if err := <-done; !errors.Is(err, ErrSlowWatcher) || !errors.Is(err, fault.ErrMissed) {
 			t.Errorf("%v, want %v", err, ErrSlowWatcher)
 		}
