@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 
 	"netemd/internal/access"
 	"netemd/internal/config"
@@ -40,10 +43,13 @@ func configure(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "%s", text)
 		return exitOK
 	}
-	from := f.config
-	if from == "" {
-		from = config.DefaultPath
+	if f.config == "" {
+		if _, err := os.Stat(config.DefaultPath); errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintln(stdout, "there is no", config.DefaultPath+": the defaults are in force, which 'netemd config show' says")
+			return exitOK
+		}
+		f.config = config.DefaultPath
 	}
-	fmt.Fprintln(stdout, from, "is sound; 'netemd config show' says what is in force")
+	fmt.Fprintln(stdout, f.config, "is sound; 'netemd config show' says what is in force")
 	return exitOK
 }

@@ -27,6 +27,7 @@ import (
 	"netemd/internal/lab"
 	"netemd/internal/lease"
 	"netemd/internal/offload"
+	"netemd/internal/telemetry"
 	"netemd/internal/wire"
 )
 
@@ -81,17 +82,18 @@ func (c Config) normalize() (Config, error) {
 
 // Agent is one netemd.
 type Agent struct {
-	cfg      Config
-	lock     *os.File
-	features feature.Report
-	engines  map[fault.Engine]lease.Engine
-	labs     *lab.Manager
-	leases   *lease.Manager
-	offloads *offload.Keeper
-	journal  *journal.Journal
-	audit    *audit.Log
-	policy   *access.Policy
-	tls      *tlsDoor
+	cfg       Config
+	lock      *os.File
+	features  feature.Report
+	engines   map[fault.Engine]lease.Engine
+	labs      *lab.Manager
+	leases    *lease.Manager
+	offloads  *offload.Keeper
+	journal   *journal.Journal
+	telemetry *telemetry.Telemetry
+	audit     *audit.Log
+	policy    *access.Policy
+	tls       *tlsDoor
 	// verifying are the verifications in progress, probing the probes, and followers the
 	// streams that wait for what comes.
 	verifying verifications
@@ -138,6 +140,9 @@ func (a *Agent) start(ctx context.Context) error {
 	if err := a.openAudit(); err != nil {
 		return err
 	}
+	if err := a.newTelemetry(); err != nil {
+		return err
+	}
 	if tcp := a.cfg.Settings.TCP; tcp.Listen != "" {
 		if a.tls, err = newTLSDoor(tcp, a.cfg.Log); err != nil {
 			return err
@@ -173,6 +178,21 @@ func (a *Agent) start(ctx context.Context) error {
 	return nil
 }
 
+// newTelemetry prepares what is shown to those who watch over machines; nothing unless it
+// is configured.
+func (a *Agent) newTelemetry() (err error) {
+	a.telemetry, err = telemetry.New(telemetry.Config{
+		Metrics: a.cfg.Settings.Metrics, Traces: a.cfg.Settings.Traces,
+		Collect: func() []fault.Fault {
+			ctx, cancel := context.WithTimeout(context.Background(), lookEvery)
+			defer cancel()
+			return a.leases.List(ctx)
+		},
+		Waiting: func() int { return a.leases.Waiting() },
+	}, a.cfg.Log)
+	return err
+}
+
 // controls are the TCP connections by which the agent is controlled now.
 func (a *Agent) controls() (all []Connection) {
 	if a.cfg.Connections != nil {
@@ -191,7 +211,7 @@ func (a *Agent) newLeases() error {
 		return err
 	}
 	s := a.cfg.Settings
-	a.leases = lease.New(lease.Config{
+	a.leases = lease.New(a.telemetry.Steps(lease.Config{
 		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs), Resolve: a.resolveSpec,
 		Lookup: lookup, LookupEvery: lookupEvery, Protect: g.protect, Offloads: a.offloads,
 		LookEvery: lookEvery, Log: a.cfg.Log, Journal: a.journal,
@@ -199,9 +219,9 @@ func (a *Agent) newLeases() error {
 			Faults: s.Limits.Faults, PerOwner: s.Limits.FaultsPerOwner, Waiting: s.Limits.Waiting,
 			TTL: time.Duration(s.TTL.Default), MaxTTL: time.Duration(s.TTL.Max),
 		},
-	})
-	if a.audit != nil {
-		a.background.Go(func() { a.recordEvents(context.Background()) }) // until the leases are closed
+	}))
+	if a.audit != nil || s.Metrics.Listen != "" {
+		a.background.Go(func() { a.watchEvents(context.Background()) }) // until the leases are closed
 	}
 	return nil
 }
@@ -231,12 +251,13 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 // serve registers the services. They answer as not serving until the start is done.
 func (a *Agent) serve() {
 	l := a.cfg.Settings.Limits
-	a.server = grpc.NewServer(
+	options := append(a.telemetry.ServerOptions(),
 		grpc.Creds(door{tls: a.tls, strangers: &strangers{policy: a.policy}}),
 		grpc.MaxRecvMsgSize(int(l.RequestBytes)), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectTime), grpc.StatsHandler(unreached{a.cfg.Log}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: wire.ServerMinPing, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(a.unary), grpc.StreamInterceptor(a.stream))
+	a.server = grpc.NewServer(options...)
 	netemv1.RegisterFaultsServer(a.server, faultsServer{a: a})
 	netemv1.RegisterTargetsServer(a.server, targetsServer{a: a})
 	netemv1.RegisterLabsServer(a.server, labsServer{a: a})

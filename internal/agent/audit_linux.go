@@ -71,11 +71,12 @@ func summary(req proto.Message) string {
 // byItself are the events that no call makes.
 var byItself = map[string]bool{"expired": true, "lost": true, "drifted": true, "repaired": true}
 
-// recordEvents writes down what happens to faults without a call, until the agent's faults
-// are closed.
-func (a *Agent) recordEvents(ctx context.Context) {
+// watchEvents counts what happens to faults, and writes down what no call did, until the
+// agent's faults are closed.
+func (a *Agent) watchEvents(ctx context.Context) {
 	err := a.leases.Watch(ctx, 0, a.leases.Life(), func(e fault.Event) error {
-		if byItself[e.Kind] {
+		a.telemetry.Observe(e)
+		if a.audit != nil && byItself[e.Kind] {
 			a.write(audit.Record{
 				Actor: audit.Agent, Verb: e.Kind, Target: aimOfFault(e.Fault.Spec), Faults: []string{e.Fault.ID}, Code: codeOf(nil),
 				Request: "fault of " + e.Fault.Spec.Owner,
@@ -84,7 +85,7 @@ func (a *Agent) recordEvents(ctx context.Context) {
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		a.cfg.Log.Error("events are missing in the audit log", "err", err)
+		a.cfg.Log.Error("events are missing in the audit log and the metrics", "err", err)
 	}
 }
 

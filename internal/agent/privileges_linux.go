@@ -15,24 +15,23 @@ type Privilege struct {
 	Why   string
 }
 
-// Privileges are the capabilities of an agent after its start, its children's among them:
-// each was found to be needed by leaving it out. Whatever else root has is given up, by all
-// threads and for good: the start alone may load a kernel module.
+// Privileges are the capabilities of an agent after its start, its children's among them.
+// Without any of them tests of labs, engines or the agent fail, but for the last two: a
+// configuration may ask for a low port, and without the priority faults are only less exact.
+// Whatever else root has is given up, by all threads and for good: the start alone may load
+// a kernel module.
 var Privileges = []Privilege{
 	{cap.NET_ADMIN, "devices, qdiscs, filters, addresses and routes; TAPs"},
 	{cap.NET_RAW, "packet sockets: the ebpf engine's queue, and the packets of a verification"},
-	{cap.SYS_ADMIN, "namespaces: making, entering and naming them (setns, unshare, mount)"},
-	{cap.BPF, "the programs and maps of faults and of evidence"},
-	{cap.PERFMON, "the tracing programs that see retransmissions"},
+	{cap.SYS_ADMIN, "namespaces: making, entering and naming them (setns, unshare, mount); it also stands for BPF and PERFMON, which programs need"},
 	{cap.SYS_PTRACE, "/proc/PID of other users: a lab's processes in a namespace, and the ssh session of whoever asks"},
-	{cap.SYS_NICE, "the real-time priority of the thread that moves packets (without it a delay is late by more)"},
-	{cap.NET_BIND_SERVICE, "a listener, or a lab's service, below port 1024"},
 	{cap.SETUID, "services of a lab that run as another user"},
 	{cap.SETGID, "services of a lab that run as another user"},
 	{cap.CHOWN, "the folders of those services, and the socket's group"},
 	{cap.DAC_OVERRIDE, "those folders, and the records in them, when they belong to that user"},
-	{cap.FOWNER, "those folders, when they are removed"},
 	{cap.KILL, "the end of those services"},
+	{cap.NET_BIND_SERVICE, "a listener, or a lab's service, below port 1024"},
+	{cap.SYS_NICE, "the real-time priority of the thread that moves packets (without it a delay is late by more)"},
 }
 
 // ReducePrivileges gives up every capability that is not in Privileges, also for programs

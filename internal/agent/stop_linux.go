@@ -29,6 +29,7 @@ func (a *Agent) Serve(ctx context.Context) error {
 		go func() { served <- a.server.Serve(l) }()
 		a.cfg.Log.Info("listening", "network", l.Addr().Network(), "address", l.Addr().String())
 	}
+	a.telemetry.Start()
 	a.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
 	a.cfg.Log.Info("ready", "socket", a.cfg.Socket, "state", a.cfg.StateDir, "pid", os.Getpid())
 	if a.cfg.Ready != nil {
@@ -79,6 +80,7 @@ func (a *Agent) Close(ctx context.Context) error {
 	for _, l := range a.listeners {
 		_ = l.Close() // the server has
 	}
+	errs = append(errs, a.telemetry.Close(ctx))
 	if a.ready && !keep {
 		ctx, cancel := context.WithTimeoutCause(ctx, labStopTime, errors.New("taking the labs down took too long"))
 		defer cancel()
