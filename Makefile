@@ -2,8 +2,10 @@
 SHELL := /bin/bash
 export PATH := $(PATH):/usr/local/go/bin
 KERNEL ?= 6.12
+PREFIX ?= /usr/local
+BIN ?= bin
 
-.PHONY: help build demo test test-long vm generate lint bench clean
+.PHONY: help build demo test test-long vm generate lint bench install uninstall clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -37,6 +39,19 @@ lint: ## golangci-lint; built the first time
 
 bench: ## the benchmarks of every package
 	go test -run '^$$' -bench . -benchmem -p 1 ./...
+
+install: build ## programs, unit and configuration, below PREFIX (/usr/local) and /etc, in DESTDIR
+	install -D -m 755 -t '$(DESTDIR)$(PREFIX)/bin' $(BIN)/netemd $(BIN)/netemctl
+	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
+	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/netemd.service >'$(DESTDIR)$(PREFIX)/lib/systemd/system/netemd.service'
+	install -D -m 644 packaging/netemd.sysusers '$(DESTDIR)$(PREFIX)/lib/sysusers.d/netemd.conf'
+	[[ -e '$(DESTDIR)/etc/netemd/netemd.yaml' ]] || install -D -m 644 packaging/netemd.yaml '$(DESTDIR)/etc/netemd/netemd.yaml'
+	@echo 'then: systemd-sysusers && systemctl daemon-reload && systemctl enable --now netemd'
+
+uninstall: ## what install put there; a configuration that was changed stays
+	rm -f '$(DESTDIR)$(PREFIX)'/bin/{netemd,netemctl} '$(DESTDIR)$(PREFIX)/lib/systemd/system/netemd.service' '$(DESTDIR)$(PREFIX)/lib/sysusers.d/netemd.conf'
+	! cmp -s packaging/netemd.yaml '$(DESTDIR)/etc/netemd/netemd.yaml' || rm -f '$(DESTDIR)/etc/netemd/netemd.yaml'
+	[[ ! -d '$(DESTDIR)/etc/netemd' ]] || rmdir --ignore-fail-on-non-empty '$(DESTDIR)/etc/netemd'
 
 clean: ## what was built, fetched and reported
 	rm -rf bin out .cache

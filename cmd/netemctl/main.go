@@ -12,24 +12,16 @@ import (
 	"golang.org/x/term"
 
 	"netemd/internal/cli"
-	"netemd/internal/client"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	code := cli.Run(ctx, cli.Env{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
-		StdinTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
-		StdoutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
-		StderrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
-		Now:            time.Now,
-		Dial: func(socket string) (cli.Agent, error) {
-			c, err := client.Dial(socket)
-			if err != nil {
-				return nil, err
-			}
-			return c, nil
-		},
+		StdoutTerminal:  term.IsTerminal(int(os.Stdout.Fd())),
+		StderrTerminal:  term.IsTerminal(int(os.Stderr.Fd())),
+		Now:             time.Now,
+		Dial:            cli.Dial,
 		Command:         cli.RunCommand,
 		StaleNamespaces: cli.StaleNamespaces,
 		Namespaces:      cli.Namespaces,

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/fault"
+	"netemd/internal/lease"
 	"netemd/internal/target"
 	"netemd/internal/verify"
 	"netemd/internal/wire"
@@ -31,22 +32,32 @@ func answer(f fault.Fault, err error) (*netemv1.Fault, error) {
 }
 
 func (s faultsServer) Apply(ctx context.Context, r *netemv1.ApplyRequest) (*netemv1.Fault, error) {
-	spec, err := wire.SpecOf(r.GetSpec())
+	spec, err := s.spec(ctx, r)
 	if err != nil {
 		return nil, err
-	}
-	if _, err := parseSSH(r.GetSshConnection()); err != nil {
-		return nil, err
-	}
-	spec.Owner, spec.RequestID, spec.SSHConnection = owner(ctx), r.GetRequestId(), r.GetSshConnection()
-	if peer, ok := peerOf(ctx); ok && spec.SSHConnection == "" {
-		spec.SSHConnection = sessionOf(int(peer.pid)) // what sudo took away
 	}
 	return answer(s.a.leases.Apply(ctx, spec))
 }
 
+// spec is what a request asks for, with what the agent knows of who asks.
+func (s faultsServer) spec(ctx context.Context, r *netemv1.ApplyRequest) (fault.Spec, error) {
+	spec, err := wire.ApplyOf(r)
+	if err != nil {
+		return spec, err
+	}
+	if _, err := parseSSH(spec.SSHConnection); err != nil {
+		return spec, err
+	}
+	spec.Owner = owner(ctx)
+	spec.Repair = spec.Repair || s.a.cfg.Settings.Repair
+	if peer, ok := peerOf(ctx); ok && spec.SSHConnection == "" && !peer.byTLS() {
+		spec.SSHConnection = sessionOf(int(peer.pid)) // what sudo took away
+	}
+	return spec, nil
+}
+
 func (s faultsServer) Change(ctx context.Context, r *netemv1.ChangeRequest) (*netemv1.Fault, error) {
-	return answer(s.a.leases.Change(ctx, r.GetId(), owner(ctx), wire.PatchOf(r.GetPacket())))
+	return answer(s.a.leases.Change(ctx, r.GetId(), owner(ctx), r.GetHoldToken(), wire.PatchOf(r.GetPacket())))
 }
 
 func (s faultsServer) Get(ctx context.Context, r *netemv1.GetRequest) (*netemv1.Fault, error) {
@@ -71,6 +82,9 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 			return nil, err
 		}
 	}
+	if err := checkDevice(r.GetDevice()); err != nil {
+		return nil, err
+	}
 	var noDevice error // one that went may still have had faults
 	if d := r.GetDevice(); d != nil {
 		var t target.Target
@@ -80,7 +94,7 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 			noDevice = nil // it is there, and can have none
 		}
 	}
-	cleared, err := s.a.leases.Clear(ctx, sel, clearingOwner(ctx))
+	cleared, err := s.clear(ctx, sel)
 	if err == nil && len(cleared) == 0 {
 		err = noDevice
 	}
@@ -90,10 +104,51 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 	return &netemv1.ClearResponse{Cleared: wire.Faults(cleared)}, nil
 }
 
-func (s faultsServer) Watch(_ *netemv1.WatchRequest, stream grpc.ServerStreamingServer[netemv1.Event]) error {
-	return s.a.leases.Watch(stream.Context(), func(e fault.Event) error {
-		return stream.Send(&netemv1.Event{Time: timestamppb.New(e.Time), Kind: e.Kind, Fault: wire.Fault(e.Fault)})
+// checkDevice refuses a device by which none can be meant.
+func checkDevice(d *netemv1.DeviceName) error {
+	if d == nil {
+		return nil
+	}
+	return target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}.Validate()
+}
+
+// clear ends the faults that are named. Where several are, those that the caller may not
+// clear are left alone.
+func (s faultsServer) clear(ctx context.Context, sel fault.Selector) ([]fault.Fault, error) {
+	who := clearingOwner(ctx)
+	if peer, ok := peerOf(ctx); sel.ID != "" || ok && s.a.policy.Unrestricted(peer.access()) {
+		return s.a.leases.Clear(ctx, sel, who)
+	}
+	var cleared []fault.Fault
+	var errs []error
+	for _, f := range s.a.leases.List(ctx) {
+		if f.Spec.Owner != who || !s.a.names(ctx, sel, f) || !s.a.mayClear(ctx, aimOfFault(f.Spec)) {
+			continue
+		}
+		ended, err := s.a.leases.Clear(ctx, fault.Selector{ID: f.ID}, who)
+		cleared, errs = append(cleared, ended...), append(errs, err)
+	}
+	return cleared, errors.Join(errs...)
+}
+
+// names reports whether sel is about a held fault.
+func (a *Agent) names(ctx context.Context, sel fault.Selector, f fault.Fault) bool {
+	switch {
+	case sel.All:
+		return true
+	case sel.Device == "":
+		return f.Spec.Target == sel.Target
+	case f.Spec.Selector != nil && f.Spec.Selector.Name() == sel.Device:
+		return true
+	}
+	held, err := a.leases.Held(ctx, f.ID)
+	return err == nil && slices.ContainsFunc(held.Places, func(h lease.Held) bool {
+		return sel.Index != 0 && h.Place.Index == sel.Index && h.Place.Cookie == sel.Cookie
 	})
+}
+
+func (s faultsServer) Watch(r *netemv1.WatchRequest, stream grpc.ServerStreamingServer[netemv1.Event]) error {
+	return s.a.leases.Watch(stream.Context(), r.GetAfter(), r.GetLife(), func(e fault.Event) error { return stream.Send(wire.Event(e)) })
 }
 
 func (s faultsServer) Verify(r *netemv1.VerifyRequest, stream grpc.ServerStreamingServer[netemv1.VerifyMessage]) error {

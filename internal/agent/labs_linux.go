@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"time"
+	"sync"
 
 	"netemd/internal/fault"
 	"netemd/internal/lab"
@@ -17,6 +16,45 @@ import (
 	"netemd/internal/target"
 	"netemd/probe"
 )
+
+// labUp brings a lab up, unless as many are up as may be; the error is fault.ErrBusy then.
+func (a *Agent) labUp(ctx context.Context, def lab.Definition, progress func(step string)) (lab.Info, error) {
+	infos, err := a.labs.List(ctx)
+	if err != nil {
+		return lab.Info{}, err
+	}
+	most := a.cfg.Settings.Limits.Labs
+	if len(infos) >= most && !slices.ContainsFunc(infos, func(i lab.Info) bool { return i.Name == def.Name }) {
+		return lab.Info{}, fault.WithHint(fmt.Errorf("lab up: %w: %d labs are up, which is the most (limits.labs)", fault.ErrBusy, len(infos)), "'netemctl lab list' shows them")
+	}
+	return a.labs.Up(ctx, def, progress)
+}
+
+// probing counts the probes of each owner. The zero value has none.
+type probing struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// begin lets a probe begin, which ends with end.
+func (p *probing) begin(who string, most int) (end func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of[who] >= most {
+		return nil, fmt.Errorf("probe: %w: %s has %d running, which is the most for one owner (limits.probes_per_owner)", fault.ErrBusy, who, p.of[who])
+	}
+	if p.of == nil {
+		p.of = map[string]int{}
+	}
+	p.of[who]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.of[who]--; p.of[who] == 0 {
+			delete(p.of, who)
+		}
+	}, nil
+}
 
 // neutralizer puts the neutral root netem on a device that was just made.
 type neutralizer interface {
@@ -38,8 +76,9 @@ func newOffloads(cfg Config) *offload.Keeper {
 	return offload.New(filepath.Join(cfg.StateDir, "offload"))
 }
 
-// measure runs a probe against a target, with the kernel's evidence.
-func (a *Agent) measure(ctx context.Context, r probe.Request, report func(done, count int)) (probe.Result, error) {
+// measure runs a probe of an owner against a target, with the kernel's evidence. The error is
+// fault.ErrBusy when that owner has as many running as one may.
+func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report func(done, count int)) (probe.Result, error) {
 	r = r.WithDefaults()
 	if err := r.Validate(); err != nil {
 		return probe.Result{}, err
@@ -48,6 +87,11 @@ func (a *Agent) measure(ctx context.Context, r probe.Request, report func(done, 
 	if err != nil {
 		return probe.Result{}, err
 	}
+	done, err := a.probing.begin(who, a.cfg.Settings.Limits.ProbesPerOwner)
+	if err != nil {
+		return probe.Result{}, err
+	}
+	defer done()
 	login, err := a.labs.Postgres(t.Lab, t.Address)
 	if err != nil {
 		return probe.Result{}, err
@@ -95,45 +139,4 @@ func (a *Agent) onTheWay(ctx context.Context, f fault.Fault, t target.Target) bo
 	return slices.ContainsFunc(held.Places, func(h lease.Held) bool {
 		return h.Place.Match.Overlaps(t.To.Match) || h.Place.Match.Overlaps(t.From.Match)
 	})
-}
-
-// cleanupTime bounds what Cleanup may take.
-const cleanupTime = time.Minute
-
-// Cleanup removes everything that an agent of this state folder left when it was
-// killed: faults, labs with their services, and a stale socket. It needs root and no
-// agent, and returns what it removed. The error says that an agent is alive, or what
-// could not be removed.
-func Cleanup(ctx context.Context, cfg Config) ([]string, error) {
-	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("cleanup needs root to change the network: %w", os.ErrPermission)
-	}
-	cfg, err := cfg.normalize()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, cleanupTime, errors.New("cleanup took too long"))
-	defer cancel()
-	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
-		return sweep(ctx, cfg.StateDir, newOffloads(cfg))
-	}
-	lock, err := lockStateDir(cfg.StateDir)
-	if err != nil {
-		return nil, err
-	}
-	var removed []string
-	labs, err := lab.New(lab.Config{StateDir: cfg.StateDir, Log: cfg.Log})
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	for _, name := range labs.Recorded() {
-		removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
-	}
-	if st, err := os.Lstat(cfg.Socket); err == nil && st.Mode().Type() == os.ModeSocket {
-		removed = append(removed, "socket "+cfg.Socket)
-	}
-	errs := []error{labs.Cleanup(ctx), labs.Close()}
-	swept, err := sweep(ctx, cfg.StateDir, newOffloads(cfg))
-	errs = append(errs, err, removeSocket(cfg.Socket), removeStateDir(cfg, lock))
-	return append(removed, swept...), errors.Join(errs...)
 }

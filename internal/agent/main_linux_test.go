@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,12 +16,16 @@ import (
 
 	"netemd/internal/child"
 	"netemd/internal/client"
+	"netemd/internal/config"
 	"netemd/internal/testenv"
 	"netemd/namespaces"
 )
 
 func TestMain(m *testing.M) {
 	child.Run()
+	if s := os.Getenv(actorEnv); s != "" {
+		os.Exit(act(s))
+	}
 	if s := os.Getenv(leaverEnv); s != "" {
 		leave(s)
 		os.Exit(1)
@@ -77,16 +83,29 @@ func up(t testing.TB, ns, name string) (up bool) {
 // a client of it.
 func serve(t testing.TB) *client.Client {
 	t.Helper()
+	_, c := serveWith(t, Config{})
+	return c
+}
+
+// serveWith is serve of a configuration, of which the state folder and what was not said
+// are filled in. The state folder may be left by what cfg.Settings.Keep hands over.
+func serveWith(t testing.TB, cfg Config) (*Agent, *client.Client) {
+	t.Helper()
 	testenv.Root(t)
-	dir := filepath.Join(t.TempDir(), "s")
-	a, err := New(t.Context(), Config{StateDir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if cfg.StateDir == "" {
+		cfg.StateDir = filepath.Join(t.TempDir(), "s")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	a, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(ctx) }()
-	c, err := client.Dial(filepath.Join(dir, "netemd.sock"))
+	c, err := client.Dial(filepath.Join(cfg.StateDir, "netemd.sock"))
 	t.Cleanup(func() {
 		if c != nil {
 			_ = c.Close()
@@ -100,12 +119,49 @@ func serve(t testing.TB) *client.Client {
 		case <-time.After(time.Minute):
 			t.Error("the agent did not end within a minute")
 		}
-		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		if _, err := os.Stat(cfg.StateDir); !os.IsNotExist(err) && !cfg.Settings.Keep {
 			t.Errorf("the state folder is still there: %v", err)
 		}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return a, c
+}
+
+// settings are the default with changes.
+func settings(change func(*config.Config)) config.Config {
+	c := config.Default()
+	change(&c)
 	return c
+}
+
+// logged is a log that tests read.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// eventually waits until what is so, for the 10 s that a very slow machine may need.
+func eventually(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
 }

@@ -6,66 +6,140 @@ import (
 	"fmt"
 	"net"
 	"os/user"
+	"slices"
 	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"netemd/internal/access"
+	"netemd/internal/audit"
 )
 
-// peerCredentials are transport credentials for a unix socket: they add no
-// encryption, and tell who the peer is by SO_PEERCRED.
-type peerCredentials struct{}
-
-// peerInfo is the peer as the kernel knows it from the time of its connect.
+// peerInfo is who calls, as the kernel knows it from the time of its connect, or by its
+// certificate.
 type peerInfo struct {
 	credentials.CommonAuthInfo
-	uid uint32
-	// pid is 0 where the peer is in a pid namespace that is not below the agent's.
-	pid int32
-	// owner says who that is: "uid 0 (root)".
+	// uid, gid and groups, the supplementary ones, are of a peer on the unix socket. pid is
+	// 0 where the peer is in a pid namespace that is not below the agent's.
+	uid, gid uint32
+	pid      int32
+	groups   []uint32
+	// names are what the certificate of a TLS peer says that it is; none on the unix
+	// socket. address is where it came from.
+	names   []string
+	address string
+	// owner says who that is: "uid 0 (root)", "certificate ci".
 	owner string
 }
 
 // AuthType names the credentials in gRPC's terms.
-func (peerInfo) AuthType() string { return "unix-peer" }
-
-func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	uc, ok := conn.(*net.UnixConn)
-	if !ok {
-		return nil, nil, fmt.Errorf("peer credentials: %T is no unix socket", conn)
+func (p peerInfo) AuthType() string {
+	if p.byTLS() {
+		return "tls"
 	}
+	return "unix-peer"
+}
+
+func (p peerInfo) byTLS() bool { return len(p.names) > 0 }
+
+func (p peerInfo) root() bool { return !p.byTLS() && p.uid == 0 }
+
+// access is the peer as the rules see it.
+func (p peerInfo) access() access.Peer {
+	return access.Peer{
+		UID: p.uid, GIDs: append([]uint32{p.gid}, p.groups...), Certificate: p.byTLS(), Names: p.names, Owner: p.owner,
+	}
+}
+
+// audit is the peer as the log of who did what has it.
+func (p peerInfo) audit() *audit.Peer {
+	if p.byTLS() {
+		return &audit.Peer{Certificate: p.names, Address: p.address}
+	}
+	return &audit.Peer{UID: &p.uid, GID: &p.gid, PID: p.pid, Groups: p.groups}
+}
+
+// unixPeer asks the kernel who connected (SO_PEERCRED and SO_PEERGROUPS of unix(7)).
+func unixPeer(uc *net.UnixConn) (peerInfo, error) {
 	raw, err := uc.SyscallConn()
 	if err != nil {
-		return nil, nil, err
+		return peerInfo{}, err
 	}
 	var cred *unix.Ucred
+	var groups []uint32
 	var credErr error
 	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr == nil {
+			groups, credErr = peerGroups(int(fd))
+		}
 	}); err != nil {
-		return nil, nil, err
+		return peerInfo{}, err
 	}
 	if credErr != nil {
-		return nil, nil, fmt.Errorf("peer credentials: %w", credErr)
+		return peerInfo{}, fmt.Errorf("peer credentials: %w", credErr)
 	}
-	return conn, peerInfo{
+	return peerInfo{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		uid:            cred.Uid, pid: cred.Pid, owner: named(cred.Uid),
+		uid:            cred.Uid, gid: cred.Gid, pid: cred.Pid, groups: groups, owner: named(cred.Uid),
 	}, nil
 }
 
-func (peerCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+// peerGroups reads SO_PEERGROUPS (Linux 4.13), for which x/sys has no call: an array of
+// gid_t, and ERANGE with the length that it needs.
+func peerGroups(fd int) ([]uint32, error) {
+	const few, size = 32, 4
+	groups := make([]uint32, few)
+	for {
+		length := uint32(len(groups) * size)
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+			uintptr(unsafe.Pointer(unsafe.SliceData(groups))), uintptr(unsafe.Pointer(&length)), 0)
+		switch {
+		case errno == 0:
+			return slices.Clip(groups[:length/size]), nil
+		case errno == unix.ERANGE && int(length/size) > len(groups):
+			groups = make([]uint32, length/size)
+		default:
+			return nil, errno
+		}
+	}
+}
+
+// door is the transport credentials of both listeners: a unix socket tells who the peer
+// is by the kernel's word, and adds no encryption; a TCP one by TLS.
+type door struct {
+	tls *tlsDoor // nil: no TCP
+	// strangers bounds how many peers without any right are listened to.
+	strangers *strangers
+}
+
+func (d door) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if uc, ok := conn.(*net.UnixConn); ok {
+		info, err := unixPeer(uc)
+		if err != nil {
+			return nil, nil, err
+		}
+		return d.strangers.admit(conn, info)
+	}
+	if d.tls == nil {
+		return nil, nil, fmt.Errorf("peer credentials: %T is no unix socket", conn)
+	}
+	return d.tls.handshake(conn)
+}
+
+func (d door) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("peer credentials are for servers")
 }
 
-func (peerCredentials) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "unix-peer"}
+func (d door) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "netemd-peer"}
 }
 
-func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
+func (d door) Clone() credentials.TransportCredentials { return d }
 
-func (peerCredentials) OverrideServerName(string) error { return nil }
+func (d door) OverrideServerName(string) error { return nil }
 
 // owner says who calls.
 func owner(ctx context.Context) string {
@@ -86,7 +160,7 @@ func named(uid uint32) string {
 
 // clearingOwner is owner, or "" for root, who may clear anybody's fault.
 func clearingOwner(ctx context.Context) string {
-	if info, ok := peerOf(ctx); ok && info.uid == 0 {
+	if info, ok := peerOf(ctx); ok && info.root() {
 		return ""
 	}
 	return owner(ctx)

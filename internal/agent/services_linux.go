@@ -61,7 +61,7 @@ func (s labsServer) Up(r *netemv1.LabUpRequest, stream grpc.ServerStreamingServe
 	if !ok {
 		return unknownLab(r.GetName())
 	}
-	info, err := s.a.labs.Up(stream.Context(), def, func(step string) {
+	info, err := s.a.labUp(stream.Context(), def, func(step string) {
 		_ = stream.Send(&netemv1.LabProgress{Step: step}) // a client that is gone ends the context
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ type probesServer struct {
 
 func (s probesServer) Run(m *netemv1.ProbeRequest, stream grpc.ServerStreamingServer[netemv1.ProbeMessage]) error {
 	r := wire.ProbeRequestOf(m)
-	result, err := s.a.measure(stream.Context(), r, func(done, count int) {
+	result, err := s.a.measure(stream.Context(), owner(stream.Context()), r, func(done, count int) {
 		_ = stream.Send(&netemv1.ProbeMessage{Done: int32(done), Count: int32(count)}) // see Up
 	})
 	if err != nil {

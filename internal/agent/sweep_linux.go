@@ -13,6 +13,7 @@ import (
 	"netemd/internal/engine/ebpf"
 	"netemd/internal/engine/netem"
 	"netemd/internal/fault"
+	"netemd/internal/journal"
 	"netemd/internal/offload"
 	"netemd/namespaces"
 )
@@ -21,7 +22,10 @@ import (
 // adopted labs go back to neutral, what its programs left there and on others' devices
 // is removed, and offload settings are restored. Its proxies cleared themselves when
 // it died.
-func (a *Agent) clearLeftovers(ctx context.Context) error {
+//
+// What the journal of the last life says was open is settled then: it said where to look,
+// also in a namespace that has lost its name.
+func (a *Agent) clearLeftovers(ctx context.Context, last journal.Last) error {
 	targets, err := a.labs.Targets(ctx)
 	if err != nil {
 		return err
@@ -34,34 +38,43 @@ func (a *Agent) clearLeftovers(ctx context.Context) error {
 	}
 	// Neither another's namespace nor one setting that does not come back keeps us from
 	// starting, or the rest from being cleared; what is recorded is tried again.
-	removed, err := sweep(ctx, a.cfg.StateDir, a.offloads)
+	removed, err := sweep(ctx, a.cfg.StateDir, a.offloads, last.Open)
+	for _, f := range openInWords(last.Open) {
+		a.cfg.Log.Warn("an earlier agent was killed", "left", f)
+	}
 	for _, r := range removed {
 		a.cfg.Log.Info("faults of an earlier agent", "removed", r)
 	}
 	if err != nil {
 		a.cfg.Log.Error("faults of an earlier agent", "err", err)
 	}
+	a.recordRemoved("removed", slices.Concat(openInWords(last.Open), removed), err)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("faults of an earlier agent: %w", err)
 	}
-	return nil
+	if err != nil {
+		return nil // the journal keeps what is open, for the next to look again
+	}
+	return settle(ctx, a.journal, last.Open)
 }
 
 // sweep removes what dead agents with this state folder left on devices that are not
-// netemd's own, in the agent's namespace and in all that have a name, and restores
-// offload settings. It returns what it did in words, a line for each.
-func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper) ([]string, error) {
-	names := []string{""}
+// netemd's own, in the agent's namespace, in all that have a name and in those of open
+// faults, and restores offload settings. It returns what it did in words, a line for each.
+func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open []journal.Entry) (done []string, err error) {
+	names, giveBack := nameAgain(open)
+	defer func() { err = errors.Join(err, giveBack()) }()
+	names = append(names, "")
 	entries, err := namespaces.List()
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		if !e.Stale {
+		if !e.Stale && !slices.Contains(names, e.Name) {
 			names = append(names, e.Name)
 		}
 	}
-	done, err := ebpf.Sweep(ctx, names)
+	done, err = ebpf.Sweep(ctx, names)
 	before := traces(ctx, names)
 	err = errors.Join(netem.Sweep(ctx, names, stateDir), err)
 	for what, n := range traces(ctx, names) {

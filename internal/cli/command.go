@@ -28,7 +28,9 @@ const (
 
 // RunCommand runs c and returns its exit code, 128 + n for one that signal n
 // ended. Signals that netemctl gets go on to it, except those that a terminal
-// sends to both by itself; ctx's end alone does not end it. The caller hears of
+// sends to both by itself; ctx's end alone does not end it. What stops and continues
+// them, and the terminal's size, is the whole group's, as below env or timeout: a fault
+// that is held ends by its time to live when both are stopped for longer. The caller hears of
 // a command that could not be started by the codes 126 and 127 of shells, and the
 // user on Stderr. A namespace needs root.
 func RunCommand(ctx context.Context, c Command) (int, error) {
@@ -45,8 +47,8 @@ func RunCommand(ctx context.Context, c Command) (int, error) {
 	for {
 		select {
 		case sig := <-signals:
-			if c.Terminal && (sig == syscall.SIGINT || sig == syscall.SIGQUIT) {
-				continue
+			if (sig == syscall.SIGINT || sig == syscall.SIGQUIT) && foreground() {
+				continue // the terminal gave it to both
 			}
 			// It fails only if the command has just ended.
 			_ = cmd.Process.Signal(sig)

@@ -32,7 +32,7 @@ func (a *app) completeTargets(cmd *cobra.Command) {
 
 func (a *app) targetNames(ctx context.Context) []string {
 	var names []string
-	if agent, err := a.env.Dial(a.socketPath()); err == nil {
+	if agent, err := a.dial(); err == nil {
 		defer agent.Close()
 		ctx, cancel := context.WithTimeout(ctx, completionTime)
 		defer cancel()
@@ -70,7 +70,7 @@ func (a *app) completeFaults(cmd *cobra.Command, args []string, typed string) ([
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	agent, err := a.env.Dial(a.socketPath())
+	agent, err := a.dial()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"netemd/internal/client"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
 )
@@ -21,6 +22,7 @@ var needs = map[fault.Engine][]string{
 
 // doctorView is the doctor's finding as JSON.
 type doctorView struct {
+	Agent      reachedView   `json:"agent"`
 	Kernel     string        `json:"kernel"`
 	AutoEngine fault.Engine  `json:"auto_engine"`
 	AutoReason string        `json:"auto_reason"`
@@ -30,6 +32,34 @@ type doctorView struct {
 	// ProxyLayer works on every kernel.
 	ProxyLayer      bool     `json:"proxy_layer"`
 	StaleNamespaces []string `json:"stale_namespaces"`
+}
+
+// reachedView is the agent that answered, and how it was reached; Socket or Address is null.
+type reachedView struct {
+	Socket  *string `json:"socket"`
+	Address *string `json:"address"`
+	Version string  `json:"version"`
+	PID     int     `json:"pid"`
+}
+
+// reached is how e was reached.
+func reached(e client.Endpoint, v client.AgentVersion) reachedView {
+	r := reachedView{Version: v.Version, PID: v.PID}
+	if e.Address != "" {
+		r.Address = new(e.Address)
+	} else {
+		r.Socket = new(e.String())
+	}
+	return r
+}
+
+func (r reachedView) String() string {
+	by := "over TCP with mutual TLS at "
+	at := r.Address
+	if r.Socket != nil {
+		by, at = "by the unix socket ", r.Socket
+	}
+	return fmt.Sprintf("agent %s, process %d, reached %s%s", r.Version, r.PID, by, *at)
 }
 
 type featureView struct {
@@ -54,7 +84,16 @@ content with either.`,
 		if err != nil {
 			return err
 		}
+		version, err := agent.Version(cmd.Context())
+		if err != nil {
+			return err
+		}
+		at, err := a.endpoint()
+		if err != nil {
+			return err
+		}
 		v := a.diagnose(r, engine)
+		v.Agent = reached(at, version)
 		if err := a.emit(answer{kind: "doctor", data: v, table: doctorText(v)}); err != nil {
 			return err
 		}
@@ -111,6 +150,7 @@ func hintFor(f feature.Feature, kernel string) string {
 
 func doctorText(v doctorView) func(io.Writer, style) {
 	return func(w io.Writer, s style) {
+		fmt.Fprintln(w, v.Agent)
 		fmt.Fprintf(w, "kernel %s\n", s.bold(v.Kernel))
 		t := table{head: []string{"FEATURE", "STATE", "DETAIL"}}
 		for _, f := range v.Features {

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,8 +18,8 @@ type contentFlags struct {
 	engine  fault.Engine
 	force   []string
 	offload string
-	ttl     time.Duration
-	dryRun  bool
+	lasting
+	dryRun bool
 }
 
 const contentLong = `WHAT is one of
@@ -100,7 +99,7 @@ func (a *app) contentCommand(name, short, long string, hold bool) *cobra.Command
 	}
 	flags.Var(typed(&f.rule.Count, "N", unsigned[uint32](32, 1), nil), "count", "rest after this many packets (default no end); in both directions each counts by itself")
 	flags.BoolVar(&f.rule.PerConnection, "per-connection", false, "have --count, or the N of every:N, for each connection by itself")
-	a.spotFlags(cmd, &f.target, &f.ttl, &f.dryRun)
+	a.spotFlags(cmd, &f.target, &f.lasting, &f.dryRun)
 	a.trafficFlags(cmd, &f.spot)
 	f.engine = fault.Auto
 	one(cmd, &f.engine, "engine", "only ebpf acts on chosen packets; auto takes it", fault.Auto, fault.Netem, fault.EBPF)
@@ -116,7 +115,8 @@ func (a *app) contentCommand(name, short, long string, hold bool) *cobra.Command
 }
 
 func (f *contentFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
-	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, TTL: f.ttl, SSHConnection: a.env.SSHConnection()}
+	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, SSHConnection: a.env.SSHConnection()}
+	f.fillSpec(&spec)
 	if cmd.Flags().Lookup("for") != nil && f.rule.Hold == 0 {
 		return spec, fault.WithHint(usageError{errNoTime}, "write: --for 200ms")
 	}

@@ -25,13 +25,12 @@ type Env struct {
 	Stderr io.Writer
 	// Getenv looks up an environment variable; "" when it is not set.
 	Getenv func(string) string
-	// StdinTerminal, StdoutTerminal and StderrTerminal say which of them a person
-	// looks at.
-	StdinTerminal, StdoutTerminal, StderrTerminal bool
+	// StdoutTerminal and StderrTerminal say which of them a person looks at.
+	StdoutTerminal, StderrTerminal bool
 	// Now is the clock; its location is the user's.
 	Now func() time.Time
-	// Dial connects to the agent at a socket.
-	Dial func(socket string) (Agent, error)
+	// Dial connects to an agent.
+	Dial func(e client.Endpoint) (Agent, error)
 	// Command runs a command, in the named namespace if that is not empty.
 	Command func(ctx context.Context, c Command) (exitCode int, err error)
 	// StaleNamespaces lists files in /run/netns that are no namespace.
@@ -55,13 +54,11 @@ type Command struct {
 	Stdin     io.Reader
 	Stdout    io.Writer
 	Stderr    io.Writer
-	// Terminal says that Stdin is a terminal, which sends its signals to the command
-	// by itself.
-	Terminal bool
 }
 
 // Agent is what netemctl needs of netemd.
 type Agent interface {
+	experiment.Applier
 	experiment.Faults
 	experiment.Prober
 	FaultStore
@@ -74,10 +71,17 @@ type Agent interface {
 
 // FaultStore is the rest of the faults' service.
 type FaultStore interface {
+	FaultReader
 	Change(ctx context.Context, id string, p qdisc.Patch) (fault.Fault, error)
-	List(ctx context.Context) ([]fault.Fault, error)
-	Watch(ctx context.Context, event func(fault.Event)) error
+	Renew(ctx context.Context, id string, ttl time.Duration) (fault.Fault, error)
 	Verify(ctx context.Context, id string, o fidelity.Options, progress func(sent, packets int)) (fidelity.Result, error)
+}
+
+// FaultReader looks at faults.
+type FaultReader interface {
+	Get(ctx context.Context, id string) (fault.Fault, error)
+	List(ctx context.Context) ([]fault.Fault, error)
+	Watch(ctx context.Context, after uint64, life string, event func(fault.Event)) error
 }
 
 // PacketStore knows which packets a fault chose.
@@ -104,4 +108,23 @@ type System interface {
 	Version(ctx context.Context) (client.AgentVersion, error)
 }
 
-var _ Agent = (*client.Client)(nil)
+// remote is an agent at the other end of a connection.
+type remote struct{ *client.Client }
+
+// Hold gives what client.Client's gives.
+func (r remote) Hold(ctx context.Context, s fault.Spec, notify func(e fault.Event, words string)) (experiment.Held, error) {
+	h, err := r.Client.Hold(ctx, s, notify)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// Dial connects to an agent over a unix socket or TCP; see client.Open.
+func Dial(e client.Endpoint) (Agent, error) {
+	c, err := client.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	return remote{c}, nil
+}

@@ -18,7 +18,7 @@ netemctl clear --all`,
 	"loss": `
 netemctl loss 20% --target pg
 netemctl loss 5% --loss-correlation 25% --target pg --ttl 1m
-netemctl loss 20% --target pg --direction both -- go test ./...
+netemctl loss 20% --target pg --wait 5m -- go test ./...
 netemctl loss 1% --dev eth0 --protocol tcp --port 5432 --dst db.example --dry-run`,
 	"delay": `
 netemctl delay 100ms --target pg
@@ -38,7 +38,7 @@ netemctl corrupt 0.1% --target pg --engine ebpf`,
 netemctl rate 10mbit --target pg --queue 200ms
 netemctl rate 1MBps --dev v0 --netns blue --direction ingress`,
 	"partition": `
-netemctl partition --target pg --ttl 30s
+netemctl partition --target pg --ttl 30s --repair
 netemctl partition --target pg --direction from   # requests arrive, answers do not
 netemctl partition --dev v0 --dst 192.0.2.0/24 --exclude-port 22`,
 	"apply": `
@@ -111,7 +111,8 @@ netemctl verify kqv1
 netemctl verify kqv1 -n 100000 --rate 5000 --timeout 1m`,
 	"watch": `
 netemctl watch
-netemctl watch -o jsonl`,
+netemctl watch -o jsonl
+netemctl watch --after 41 --life kqv -o jsonl   # what came after number 41`,
 
 	"probe": `
 netemctl probe pg --target pg`,

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	"netemd/internal/client"
 	"netemd/internal/content"
+	"netemd/internal/experiment"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
@@ -44,6 +46,16 @@ type fakeAgent struct {
 	renewals int
 	// log is what every rule chose.
 	log content.Log
+	// notify is the last holder's, ended what ended its fault from outside.
+	notify func(fault.Event, string)
+	ended  fault.State
+	// heldErr is why a fault is not held to its release, waits how often a fault is in the way.
+	heldErr error
+	waits   int
+	// clearErr refuses every clear.
+	clearErr error
+	// repaired says that the last fault was to be repaired.
+	repaired bool
 	// during is called while a probe runs.
 	during func()
 	err    error
@@ -73,6 +85,9 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 	if a.err != nil {
 		return fault.Fault{}, a.err
 	}
+	if a.waits--; a.waits >= 0 {
+		return fault.Fault{}, a.conflict()
+	}
 	if s.Selector == nil && s.Target != "pg" {
 		return fault.Fault{}, fmt.Errorf("%w %q, known: pg", target.ErrUnknown, s.Target)
 	}
@@ -80,6 +95,7 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 		s.TTL = fault.DefaultTTL
 	}
 	s.Owner = "uid 0 (root)"
+	a.repaired = s.Repair
 	a.next++
 	f := fault.Fault{
 		ID: fmt.Sprintf("f%d", a.next), Spec: s, State: fault.Active, Engine: fault.EBPF, EngineReason: "this kernel has no sch_netem",
@@ -176,6 +192,9 @@ func (a *fakeAgent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault,
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if err := errors.Join(a.clearErr, a.err); err != nil {
+		return nil, err
+	}
 	var kept, gone []fault.Fault
 	for _, f := range a.faults {
 		device := s.Device != "" && f.Spec.Selector != nil && f.Spec.Selector.Name() == s.Device
@@ -194,9 +213,72 @@ func (a *fakeAgent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault,
 	return gone, nil
 }
 
-func (a *fakeAgent) Watch(ctx context.Context, event func(fault.Event)) error {
-	for _, f := range a.faults {
-		event(fault.Event{Time: noon.Add(1500 * time.Millisecond), Kind: "applied", Fault: f})
+// Hold makes a fault that Release ends.
+func (a *fakeAgent) Hold(ctx context.Context, s fault.Spec, notify func(fault.Event, string)) (experiment.Held, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for ; a.waits > 0 && s.Wait > 0; a.waits-- { // each that is in the way is told
+		notify(fault.Event{Kind: client.Waiting}, a.conflict().Error())
+	}
+	f, err := a.Apply(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notify = notify
+	a.faults[len(a.faults)-1].Token = 1
+	return &fakeHeld{a, f}, nil
+}
+
+func (a *fakeAgent) conflict() error {
+	return fmt.Errorf("apply: %w: pg is held by uid 1000 (ci) with fault f7 (applied 3s ago, ends in 9m57s)", fault.ErrConflict)
+}
+
+// happen tells the holder of the last fault.
+func (a *fakeAgent) happen(kind string, s fault.State, words string) {
+	a.mu.Lock()
+	f, notify := a.faults[len(a.faults)-1], a.notify
+	a.mu.Unlock()
+	f.State = s
+	notify(fault.Event{Time: time.Now(), Kind: kind, Fault: f}, words)
+}
+
+type fakeHeld struct {
+	a *fakeAgent
+	f fault.Fault
+}
+
+func (h *fakeHeld) Fault() fault.Fault { return h.f }
+
+func (h *fakeHeld) Renew() error {
+	_, err := h.a.Renew(context.Background(), h.f.ID, 0)
+	return err
+}
+
+func (h *fakeHeld) Release(ctx context.Context) (fault.Fault, error) {
+	whole := context.WithoutCancel(ctx)
+	last, err := h.a.Get(whole, h.f.ID)
+	if h.a.ended != "" {
+		last, err = h.f, nil
+		last.State = h.a.ended
+	}
+	_, clearErr := h.a.Clear(whole, fault.Selector{ID: h.f.ID})
+	return last, errors.Join(h.a.heldErr, err, clearErr)
+}
+
+func (a *fakeAgent) Watch(ctx context.Context, after uint64, life string, event func(fault.Event)) error {
+	if life != "" && life != "bqk" {
+		return fmt.Errorf("watch: %w: this agent's life is bqk", fault.ErrMissed)
+	}
+	for i, f := range a.faults {
+		if n := uint64(i + 1); n > after {
+			event(fault.Event{Number: n, Life: "bqk", Monotonic: int64(n) * 1e9, Time: noon.Add(1500 * time.Millisecond), Kind: "applied", Fault: f})
+		}
+	}
+	if a.err != nil {
+		return a.err
 	}
 	<-ctx.Done()
 	return ctx.Err()
@@ -382,7 +464,7 @@ type world struct {
 	meanwhile func()
 
 	stdout, stderr strings.Builder
-	socket         string
+	endpoint       client.Endpoint
 }
 
 func (w *world) run(ctx context.Context, args ...string) int {
@@ -391,8 +473,8 @@ func (w *world) run(ctx context.Context, args ...string) int {
 		Getenv:         func(name string) string { return w.env[name] },
 		StdoutTerminal: w.terminal, StderrTerminal: w.terminal,
 		Now: func() time.Time { return noon },
-		Dial: func(socket string) (Agent, error) {
-			w.socket = socket
+		Dial: func(e client.Endpoint) (Agent, error) {
+			w.endpoint = e
 			if w.dialErr != nil {
 				return nil, w.dialErr
 			}

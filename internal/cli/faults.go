@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,14 +114,22 @@ func (a *app) emitFaults(kind string, fs []fault.Fault, none string) error {
 			a.say("%s", none)
 			return
 		}
-		t := table{head: []string{"ID", "TARGET", "STATE", "ENGINE", "FAULT", "SEEN", "LOST", "ENDS"}, right: map[int]bool{5: true, 6: true}}
+		t := table{head: []string{"ID", "TARGET", "STATE", "ENGINE", "FAULT", "SEEN", "LOST", "OWNER", "ENDS"}, right: map[int]bool{5: true, 6: true}}
 		for _, f := range fs {
 			v := viewStats(f)
 			seen, lost := countText(v.Seen), countText(v.Lost)
-			t.add(s.bold(f.ID), subject(f.Spec), paintState(s, f.State), string(f.Engine), words(f.Spec), seen, lost, ends(f, now))
+			t.add(s.bold(f.ID), subject(f.Spec), paintState(s, f.State), string(f.Engine), words(f.Spec), seen, lost, dash(f.Spec.Owner), ends(f, now)+heldWord(f))
 		}
 		t.write(w, s)
 	}})
+}
+
+// heldWord says beside the time at which a fault ends that it may be sooner.
+func heldWord(f fault.Fault) string {
+	if f.Token == 0 {
+		return ""
+	}
+	return ", held by a client"
 }
 
 func (a *app) show() *cobra.Command {
@@ -198,7 +206,7 @@ agent never gave is one (exit code 1).`,
 		}
 		fs, err := agent.Clear(cmd.Context(), what)
 		if err != nil {
-			return err
+			return hintClear(err, what)
 		}
 		if a.output != outTable {
 			return a.emitFaults("cleared", fs, "")
@@ -218,37 +226,25 @@ agent never gave is one (exit code 1).`,
 	return cmd
 }
 
-// eventView is an event as JSON.
-type eventView struct {
-	Time  time.Time `json:"time"`
-	Event string    `json:"event"`
-	Fault faultView `json:"fault"`
-}
-
-func (a *app) watch() *cobra.Command {
-	return &cobra.Command{
-		Use: "watch", Short: "Tell what happens to faults, until interrupted", Args: arguments(0, ""),
-		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
-			if a.output == outJSON {
-				return fault.WithHint(usageError{errors.New("watch: a stream is no single document")}, "use -o jsonl")
-			}
-			agent, err := a.dial()
-			if err != nil {
-				return err
-			}
-			defer agent.Close()
-			e := json.NewEncoder(a.env.Stdout)
-			s := a.style(a.env.StdoutTerminal)
-			return agent.Watch(cmd.Context(), func(ev fault.Event) {
-				now := a.env.Now()
-				if a.output == outJSONL {
-					// A reader that went away ends the watch by its signal.
-					_ = e.Encode(eventView{Time: ev.Time, Event: ev.Kind, Fault: viewFault(ev.Fault, now)})
-					return
-				}
-				fmt.Fprintf(a.env.Stdout, "%s  %-8s  %s  %s\n",
-					ev.Time.In(now.Location()).Format("15:04:05.000"), ev.Kind, s.bold(ev.Fault.ID), words(ev.Fault.Spec))
-			})
-		}),
+// hintClear says what to do about another's fault.
+func hintClear(err error, what fault.Selector) error {
+	if !errors.Is(err, fault.ErrConflict) && !errors.Is(err, fault.ErrDenied) {
+		return err
 	}
+	command := "sudo netemctl clear "
+	switch {
+	case what.ID != "":
+		command += what.ID
+	case what.Target != "":
+		command += "--target " + what.Target
+	case what.Device != "":
+		device, namespace, _ := strings.Cut(what.Device, "@")
+		command += "--dev " + device
+		if namespace != "" {
+			command += " --netns " + namespace
+		}
+	default:
+		command += "--all"
+	}
+	return fault.WithHint(err, "its owner or root ends it, on the agent's machine: "+command)
 }

@@ -24,11 +24,17 @@ type faultView struct {
 	Direction    fault.Direction `json:"direction"`
 	Summary      string          `json:"summary"`
 	Owner        string          `json:"owner"`
-	*packetView                  // null for a stream fault
-	Content      *ruleView       `json:"content,omitempty"`
-	*trafficView                 // null for a target with a name
-	Toxics       []toxicView     `json:"toxics,omitempty"`
-	Placement    []string        `json:"placement"`
+	// Held says that a client holds it, and that it ends with that; HoldToken is that
+	// client's, null for none.
+	Held      bool    `json:"held"`
+	HoldToken *uint64 `json:"hold_token"`
+	// Repair says that it is put back when somebody else changes or removes it.
+	Repair       bool        `json:"repair"`
+	*packetView              // null for a stream fault
+	Content      *ruleView   `json:"content,omitempty"`
+	*trafficView             // null for a target with a name
+	Toxics       []toxicView `json:"toxics,omitempty"`
+	Placement    []string    `json:"placement"`
 	// Forced are the protections that were lifted. Offload is "off" where segmentation
 	// offload was switched off, and Offloads what the devices of the path do.
 	Forced     []string             `json:"force,omitempty"`
@@ -54,8 +60,11 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		ID: f.ID, Target: subject(f.Spec), State: f.State, Engine: f.Engine, EngineReason: f.EngineReason,
 		Summary: words(f.Spec), Owner: f.Spec.Owner, Placement: list(f.Placement), Applied: f.Applied, Expires: f.Expires,
 		RemainingS: math.Round(max(0, f.Expires.Sub(now).Seconds())*10) / 10,
-		TTLNS:      int64(f.Spec.TTL), Warnings: list(f.Warnings),
+		TTLNS:      int64(f.Spec.TTL), Repair: f.Spec.Repair, Warnings: list(f.Warnings),
 		NotCounted: list(f.CountersMissing), Forced: f.Spec.Force, Offload: f.Spec.Offload, Offloads: viewOffloads(f.Offloads),
+	}
+	if f.Token != 0 {
+		v.Held, v.HoldToken = true, new(f.Token)
 	}
 	if f.Spec.Selector != nil {
 		v.trafficView = viewTraffic(*f.Spec.Selector)
@@ -120,6 +129,8 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 		rows = append(rows,
 			[2]string{"forced", strings.Join(f.Spec.Force, ", ")},
 			[2]string{"owner", f.Spec.Owner},
+			[2]string{"held", heldText(f)},
+			[2]string{"repair", repairText(f)},
 			[2]string{"ends", ends(f, now)})
 		if f.Counters != (fault.Counters{}) {
 			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
@@ -127,6 +138,20 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 		rows = append(rows, [2]string{"chosen", chosenText(f)}, [2]string{"loss", lossText(f)}, [2]string{"undo", "netemctl clear " + f.ID})
 		pairs(w, s, rows)
 	}
+}
+
+func heldText(f fault.Fault) string {
+	if f.Token == 0 {
+		return ""
+	}
+	return fmt.Sprintf("by a client, and ends with it (token %d)", f.Token)
+}
+
+func repairText(f fault.Fault) string {
+	if !f.Spec.Repair {
+		return ""
+	}
+	return "put back when somebody else changes or removes it"
 }
 
 func because(reason string) string {

@@ -136,6 +136,17 @@ func TestGolden(t *testing.T) {
 		{name: "no-agent", world: world{dialErr: unreachable}, lines: []string{
 			"loss 20% --target pg", "list", "doctor", "lab up pg", "probe pg --target pg", "compare --target pg", "loss 20% --target pg --dry-run -o jsonl",
 		}},
+		{name: "waiting", world: world{agent: &fakeAgent{waits: 1}}, lines: []string{"loss 20% --target pg --wait 30s -- true", "loss 20% --target pg --wait 30s --repair"}},
+		{name: "waited", world: world{agent: &fakeAgent{waits: 99}}, lines: []string{"loss 20% --target pg --wait 30s", "toxic down --target pg"}},
+		{name: "denied-by-rule", world: world{agent: &fakeAgent{err: fault.WithHint(fmt.Errorf("apply: %w: uid 1000 (ci) may not apply on pg", fault.ErrDenied), "a rule would do")}},
+			lines: []string{"loss 20% --target pg", "list", "clear --target pg"}},
+		{name: "foreign", world: world{agent: &fakeAgent{clearErr: fmt.Errorf("clear: %w: fault f1 belongs to uid 7 (ci)", fault.ErrConflict)}},
+			lines: []string{"clear f1", "clear --target pg", "clear --dev v0 --netns blue", "clear --dev v0", "clear --all"}},
+		{name: "watch", lines: []string{"watch --after 3", "watch --life bqk", "watch --after 3 --life xyz", "watch --after -1 --life bqk", "watch --after 3 --life \"\"", "watch -o json"}},
+		{name: "endpoint", lines: []string{
+			"list --socket /a --address b:1", "list --address b", "list --address b:1", "list --tls-cert c", "list --address b:1 --tls-cert c", "list --address b:1 --tls-cert c --tls-key k",
+			"doctor --address b:1 --tls-cert c --tls-key k --engine auto", "doctor --address b:1 --tls-cert c --tls-key k -o jsonl",
+		}},
 		{name: "denied", world: world{dialErr: fault.WithHint(fmt.Errorf("agent socket: %w", fs.ErrPermission), "run as root")}, lines: []string{"loss 20% --target pg"}},
 		{name: "unsupported", world: world{agent: &fakeAgent{err: fault.WithHint(fmt.Errorf("netem: kernel 6.18.5 has no sch_netem: %w", errors.ErrUnsupported), "--engine ebpf works here")}},
 			lines: []string{"loss 20% --target pg --engine netem"}},

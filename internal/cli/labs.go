@@ -200,7 +200,6 @@ code. netemctl enters the namespace itself, so it needs root but no agent.`,
 			ns := lab.Definition{Name: name}.Namespace(args[0])
 			code, err := a.env.Command(cmd.Context(), Command{
 				Namespace: ns, Argv: dashed(cmd, args), Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr,
-				Terminal: a.env.StdinTerminal,
 			})
 			switch {
 			case errors.Is(err, fs.ErrPermission):

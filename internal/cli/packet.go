@@ -17,9 +17,18 @@ type packetFlags struct {
 	engine  fault.Engine
 	force   []string
 	offload string
-	ttl     time.Duration
+	lasting
 	handling
 }
+
+// lasting is from when on, how long and how firmly a fault stands.
+type lasting struct {
+	ttl, wait time.Duration
+	repair    bool
+}
+
+// fillSpec puts it into a spec.
+func (l lasting) fillSpec(s *fault.Spec) { s.TTL, s.Wait, s.Repair = l.ttl, l.wait, l.repair }
 
 const (
 	dashUse   = " --target NAME [flags] [-- CMD...]"
@@ -53,7 +62,7 @@ func (a *app) packetCommand(
 	flags(i)
 	i.common()
 	i.done(name == "apply")
-	a.spotFlags(cmd, &f.target, &f.ttl, &f.dryRun)
+	a.spotFlags(cmd, &f.target, &f.lasting, &f.dryRun)
 	a.trafficFlags(cmd, &f.spot)
 	engineFlag(cmd, &f.engine)
 	safetyFlags(cmd, &f.force, &f.offload)
@@ -73,14 +82,16 @@ func (a *app) packetCommand(
 }
 
 // spotFlags are the flags of every fault.
-func (a *app) spotFlags(cmd *cobra.Command, target *string, ttl *time.Duration, dryRun *bool) {
+func (a *app) spotFlags(cmd *cobra.Command, target *string, l *lasting, dryRun *bool) {
 	usage := "`NAME` of the target; required"
 	if dryRun != nil {
 		usage = "`NAME` of the target"
 	}
 	cmd.Flags().Var(once(target, "NAME", wantTarget), "target", usage)
 	a.completeTargets(cmd)
-	cmd.Flags().Var(typed(ttl, "TIME", positive, nil), "ttl", "end the fault by itself after this time, also while CMD runs (default 10m; with -- CMD when CMD ends)")
+	cmd.Flags().Var(typed(&l.ttl, "TIME", positive, nil), "ttl", "end the fault by itself after this time, also while CMD runs (default 10m; with -- CMD when CMD ends)")
+	cmd.Flags().Var(typed(&l.wait, "TIME", positive, nil), "wait", "wait up to this time for the end of a fault that is in the way")
+	cmd.Flags().BoolVar(&l.repair, "repair", false, "put the fault back when somebody else changes or removes it")
 	if dryRun != nil {
 		cmd.Flags().BoolVar(dryRun, "dry-run", false, "say what would be done; needs neither root nor an agent")
 	}
@@ -93,7 +104,8 @@ func engineFlag(cmd *cobra.Command, engine *fault.Engine) {
 
 // spec is the fault that is asked for. It tells how the queue was sized.
 func (f *packetFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
-	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, TTL: f.ttl, SSHConnection: a.env.SSHConnection()}
+	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, SSHConnection: a.env.SSHConnection()}
+	f.fillSpec(&spec)
 	if err := f.fill(cmd, &spec); err != nil {
 		return spec, err
 	}

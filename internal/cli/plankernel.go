@@ -28,7 +28,7 @@ func (a *app) kernelOf(ctx context.Context, spec fault.Spec, places []target.Pla
 	if spec.Engine == fault.EBPF || !slices.ContainsFunc(places, func(p target.Place) bool { return !p.Owned }) {
 		return kernel{}
 	}
-	agent, err := a.env.Dial(a.socketPath())
+	agent, err := a.dial()
 	if err != nil {
 		return kernel{}
 	}

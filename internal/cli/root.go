@@ -30,8 +30,7 @@ that does to a real client. It talks to netemd, the agent, which does the work.
 	root.SetErr(a.env.Stderr)
 	root.SetFlagErrorFunc(a.flagError)
 	a.outputFlag(root)
-	root.PersistentFlags().StringVar(&a.socket, "socket", "",
-		"unix socket `PATH` of the agent (default $NETEMD_SOCKET, or /run/netemd/netemd.sock)")
+	a.endpointFlags(root)
 	root.AddGroup(
 		&cobra.Group{ID: groupFaults, Title: "Faults:"},
 		&cobra.Group{ID: groupMeasure, Title: "Measurements:"},

@@ -17,7 +17,7 @@ import (
 // app is one run of netemctl.
 type app struct {
 	env    Env
-	socket string
+	at     client.Endpoint
 	output string
 	// positional reads the value that a command takes as its argument, so that a
 	// negative one, which looks like a flag, is refused in the value's own words.
@@ -117,24 +117,6 @@ func (a *app) withAgent(
 		defer agent.Close()
 		return f(cmd, agent, args)
 	})
-}
-
-func (a *app) dial() (Agent, error) {
-	agent, err := a.env.Dial(a.socketPath())
-	if errors.Is(err, client.ErrUnreachable) {
-		err = fault.WithHint(err, "start it with: netemd")
-	}
-	return agent, err
-}
-
-func (a *app) socketPath() string {
-	switch {
-	case a.socket != "":
-		return a.socket
-	case a.env.Getenv("NETEMD_SOCKET") != "":
-		return a.env.Getenv("NETEMD_SOCKET")
-	}
-	return client.DefaultSocket
 }
 
 // flagError turns pflag's errors into the words of the values.

@@ -1,19 +1,15 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"netemd/internal/experiment"
 	"netemd/internal/fault"
 	"netemd/internal/fidelity"
-	"netemd/qdisc"
 )
 
 // runFault plans, applies, or holds a fault.
@@ -32,7 +28,7 @@ func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, how handling, argv [
 	if len(argv) > 0 {
 		return a.holdFault(cmd, agent, spec, how.verify, argv)
 	}
-	f, err := experiment.ApplyWhole(cmd.Context(), agent, spec)
+	f, err := a.applyFault(cmd.Context(), agent, spec)
 	if err != nil {
 		return hintUnsupported(err, spec)
 	}
@@ -62,75 +58,6 @@ func (a *app) verifyFault(cmd *cobra.Command, agent Agent, f fault.Fault) error 
 		verifyText(r)(w, s)
 	}})
 	return errors.Join(err, verdictError(r))
-}
-
-// bounded is an agent whose faults end by themselves at the time that was asked for,
-// however long they are held.
-type bounded struct{ Agent }
-
-func (bounded) Renew(context.Context, string, time.Duration) (fault.Fault, error) {
-	return fault.Fault{}, nil
-}
-
-// holdFault keeps the fault while the user's command runs, at most for its time to live
-// if it has one, and clears it on every way out. Standard output is the command's. With check the fault is verified first,
-// and the command runs only beside one that does what was asked for.
-func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check bool, argv []string) error {
-	ctx := cmd.Context()
-	start := time.Now()
-	holder, until := agent, "until the command ends"
-	if spec.TTL > 0 {
-		holder, until = bounded{agent}, until+", at most for "+qdisc.FormatDuration(spec.TTL)
-	}
-	h, err := experiment.Hold(ctx, holder, spec)
-	if err != nil {
-		return hintUnsupported(err, spec)
-	}
-	a.warn(h.Fault.Warnings)
-	a.say("%s %s: %s, %s (engine %s: %s)",
-		h.Fault.ID, h.Fault.State, words(h.Fault.Spec), until, h.Fault.Engine, h.Fault.EngineReason)
-	if check {
-		r, err := a.runVerify(ctx, agent, h.Fault.ID, fidelity.Options{})
-		if err == nil {
-			verifyText(r)(a.env.Stderr, a.style(a.env.StderrTerminal))
-			err = verdictError(r)
-		}
-		if err != nil {
-			_, clearErr := h.Release(ctx)
-			a.say("the command was not run")
-			return errors.Join(err, clearErr)
-		}
-	}
-	code, runErr := a.env.Command(ctx, Command{
-		Argv: argv, Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr, Terminal: a.env.StdinTerminal,
-	})
-	last, err := h.Release(ctx)
-	held := err == nil && last.State == fault.Active
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && spec.TTL > 0 && time.Since(start) >= spec.TTL:
-		a.say("netemctl: %s ended by itself after --ttl %s, before the command did", last.ID, qdisc.FormatDuration(spec.TTL))
-	case err != nil:
-		a.say("netemctl: the fault was not held to the command's end: %s", oneLine(err))
-	case last.State != fault.Active:
-		a.say("netemctl: %s was %s while the command ran", last.ID, last.State)
-	case !last.Spec.OnPackets():
-		a.say("%s cleared", last.ID)
-	default:
-		a.say("%s cleared: %s", last.ID, countersText(last.Counters))
-	}
-	if spec.Content != nil {
-		a.sayChosen(ctx, agent, last.ID)
-	}
-	if runErr != nil {
-		return runErr
-	}
-	if code != 0 {
-		return commandExit{code}
-	}
-	if !held { // a success that the fault did not stand beside proves nothing
-		return errInconclusive
-	}
-	return nil
 }
 
 // emitFault prints one fault.

@@ -133,7 +133,7 @@ func (a *app) toxicCommand(
 ) *cobra.Command {
 	t := fault.Toxic{Kind: kind, Stream: fault.Downstream}
 	var target string
-	var ttl time.Duration
+	var l lasting
 	cmd := &cobra.Command{
 		Use: string(kind) + dashUse, Short: short, Long: short + ".",
 		DisableFlagsInUseLine: true, ValidArgsFunction: cobra.NoFileCompletions,
@@ -145,7 +145,7 @@ func (a *app) toxicCommand(
 		cmd.Flags().Var(typed(&t.Toxicity, "PERCENT", qdisc.ParsePercent, nil), "toxicity",
 			"share of connections that it touches, drawn once for each (default 100%)")
 	}
-	a.spotFlags(cmd, &target, &ttl, nil)
+	a.spotFlags(cmd, &target, &l, nil)
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
 		if target == "" {
 			return errNoTarget
@@ -158,7 +158,8 @@ func (a *app) toxicCommand(
 		if cmd.Flags().Changed("toxicity") && t.Toxicity == 0 {
 			return &qdisc.FieldError{Field: "--toxicity", Value: "0%", Want: "a share above 0%; 'clear' takes a toxic away"}
 		}
-		spec := fault.Spec{Target: target, Toxics: []fault.Toxic{t}, TTL: ttl}
+		spec := fault.Spec{Target: target, Toxics: []fault.Toxic{t}}
+		l.fillSpec(&spec)
 		if err := spec.Validate(); err != nil {
 			return err
 		}

@@ -5,21 +5,14 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	netemv1 "netemd/api/netem/v1"
@@ -33,19 +26,17 @@ import (
 	"netemd/qdisc"
 )
 
-// ErrUnreachable is returned when no agent answers at the socket.
-var ErrUnreachable = errors.New("agent unreachable")
+// callTime bounds a call that has no deadline of its own and is answered once.
+const callTime = 2 * time.Minute
 
-// DefaultSocket is where netemd listens unless told otherwise.
-const DefaultSocket = "/run/netemd/netemd.sock"
-
-// connectTime is how long an agent may take to answer a connection.
-const connectTime = 2 * time.Second
-
-// Client talks to one agent. It is safe for concurrent use.
+// Client talks to one agent. It is safe for concurrent use. A call that waits for an
+// agent which no longer answers ends with ErrUnreachable: over a unix socket within 2 s,
+// over TCP, where seconds of silence may be a path that loses packets, after
+// wire.ClientPing and wire.ClientPingTimeout.
 type Client struct {
-	socket  string
+	at      Endpoint
 	conn    *grpc.ClientConn
+	pulse   *pulse // nil over TCP
 	faults  netemv1.FaultsClient
 	targets netemv1.TargetsClient
 	labs    netemv1.LabsClient
@@ -53,85 +44,45 @@ type Client struct {
 	system  netemv1.SystemClient
 }
 
-// Dial connects to the agent at the unix socket. The error matches
-// fs.ErrPermission when the socket may not be opened, and ErrUnreachable when
-// nobody listens or answers within 2 s.
-func Dial(socket string) (*Client, error) {
-	if err := knock(socket); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), connectTime)
-	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///netemd",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: wire.ClientPing, Timeout: wire.ClientPingTimeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
-	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", socket, err)
-	}
-	if err := handshake(ctx, conn); err != nil {
-		return nil, errors.Join(fault.WithHint(
-			fmt.Errorf("%w: %s accepts a connection but does not answer within %v", ErrUnreachable, socket, connectTime),
-			"it may be stopped or hung: 'ps -o pid,stat,cmd -C netemd'"), conn.Close())
-	}
-	return &Client{
-		socket: socket, conn: conn, faults: netemv1.NewFaultsClient(conn), targets: netemv1.NewTargetsClient(conn),
-		labs: netemv1.NewLabsClient(conn), probes: netemv1.NewProbesClient(conn), system: netemv1.NewSystemClient(conn),
-	}, nil
-}
-
-// handshake waits until the agent has answered: a stopped one still has a socket
-// that accepts.
-func handshake(ctx context.Context, conn *grpc.ClientConn) error {
-	conn.Connect()
-	for s := conn.GetState(); s != connectivity.Ready; s = conn.GetState() {
-		if !conn.WaitForStateChange(ctx, s) {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-// maxAnswer bounds an answer: a probe's samples are the largest.
-const maxAnswer = 1 << 30
-
-// knock opens the socket once, to tell "not allowed" from "nobody there" in the
-// kernel's own words.
-func knock(socket string) error {
-	conn, err := net.DialTimeout("unix", socket, connectTime)
-	switch {
-	case err == nil:
-		return conn.Close()
-	case errors.Is(err, fs.ErrPermission):
-		return fault.WithHint(fmt.Errorf("agent socket %s: %w", socket, fs.ErrPermission),
-			"run as root, or as a member of the group that owns the socket ('ls -l "+socket+"')")
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fault.WithHint(fmt.Errorf("%w: nothing listens at %s", ErrUnreachable, socket),
-			"start it with: sudo netemd (or name another socket with --socket or NETEMD_SOCKET)")
-	default:
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
-	}
-}
-
 // Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	if c.pulse != nil {
+		c.pulse.close()
+	}
+	return err
+}
+
+// Endpoint is where the agent is.
+func (c *Client) Endpoint() Endpoint { return c.at }
 
 // err translates what a call returned; an agent that went away is ErrUnreachable.
 func (c *Client) err(err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, ErrUnreachable) {
+		return err
+	}
 	switch status.Code(err) {
 	case codes.Unavailable:
-		return fmt.Errorf("%w: the connection to %s broke: %s", ErrUnreachable, c.socket, status.Convert(err).Message())
+		return fmt.Errorf("%w: the connection to %s broke: %s", ErrUnreachable, c.at, status.Convert(err).Message())
 	case codes.Canceled:
 		return context.Canceled
-	default:
-		return wire.ErrorOf(err)
 	}
+	err = wire.ErrorOf(err)
+	if s, ok := status.FromError(err); ok { // gRPC's own, such as of a message that is too large
+		return fmt.Errorf("agent at %s: %s", c.at, s.Message())
+	}
+	return err
+}
+
+// within bounds a call that is answered once.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the agent did not finish within %v: %w", limit, context.DeadlineExceeded))
 }
 
 // answer translates a fault and its error.
@@ -144,29 +95,32 @@ func (c *Client) answer(m *netemv1.Fault, err error) (fault.Fault, error) {
 
 // Apply makes a fault. A spec without a RequestID gets a random one.
 func (c *Client) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
-	id := s.RequestID
-	if id == "" {
-		var b [16]byte
-		if _, err := rand.Read(b[:]); err != nil {
-			return fault.Fault{}, fmt.Errorf("request id: %w", err)
-		}
-		id = hex.EncodeToString(b[:])
+	if s.RequestID == "" {
+		s.RequestID = rand.Text()
 	}
-	return c.answer(c.faults.Apply(ctx, &netemv1.ApplyRequest{RequestId: id, Spec: wire.FaultSpec(s), SshConnection: s.SSHConnection}))
+	ctx, cancel := within(ctx, callTime+s.Wait)
+	defer cancel()
+	return c.answer(c.faults.Apply(ctx, wire.ApplyRequest(s)))
 }
 
 // Change alters a packet fault in place.
 func (c *Client) Change(ctx context.Context, id string, p qdisc.Patch) (fault.Fault, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	return c.answer(c.faults.Change(ctx, &netemv1.ChangeRequest{Id: id, Packet: wire.Patch(p)}))
 }
 
 // Get returns one fault.
 func (c *Client) Get(ctx context.Context, id string) (fault.Fault, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	return c.answer(c.faults.Get(ctx, &netemv1.GetRequest{Id: id}))
 }
 
 // List returns all faults, oldest first.
 func (c *Client) List(ctx context.Context) ([]fault.Fault, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	m, err := c.faults.List(ctx, &netemv1.ListRequest{})
 	if err != nil {
 		return nil, c.err(err)
@@ -176,11 +130,15 @@ func (c *Client) List(ctx context.Context) ([]fault.Fault, error) {
 
 // Renew gives a fault ttl from now; 0 means its own.
 func (c *Client) Renew(ctx context.Context, id string, ttl time.Duration) (fault.Fault, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	return c.answer(c.faults.Renew(ctx, &netemv1.RenewRequest{Id: id, TtlNs: int64(ttl)}))
 }
 
 // Clear ends the faults that s names and returns them.
 func (c *Client) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	m, err := c.faults.Clear(ctx, wire.Selector(s))
 	if err != nil {
 		return nil, c.err(err)
@@ -211,16 +169,18 @@ func (c *Client) Verify(ctx context.Context, id string, o fidelity.Options, prog
 	return result, err
 }
 
-// Watch calls f for each event from now on, until ctx ends.
-func (c *Client) Watch(ctx context.Context, f func(fault.Event)) error {
-	stream, err := c.faults.Watch(ctx, &netemv1.WatchRequest{})
+// Watch calls f for each event until ctx ends: from now on, or with a life, those after
+// the event of that life which has the number. The error matches fault.ErrMissed when
+// some of them are no longer known.
+func (c *Client) Watch(ctx context.Context, after uint64, life string, f func(fault.Event)) error {
+	stream, err := c.faults.Watch(ctx, &netemv1.WatchRequest{After: after, Life: life})
 	if err != nil {
 		return c.err(err)
 	}
 	return each(c, stream.Recv, func(m *netemv1.Event) error {
-		got, err := wire.FaultOf(m.GetFault())
+		e, err := wire.EventOf(m)
 		if err == nil {
-			f(fault.Event{Time: m.GetTime().AsTime(), Kind: m.GetKind(), Fault: got})
+			f(e)
 		}
 		return err
 	})
@@ -244,6 +204,8 @@ func each[M any](c *Client, recv func() (M, error), f func(M) error) error {
 
 // Targets returns all targets.
 func (c *Client) Targets(ctx context.Context) ([]target.Target, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	m, err := c.targets.List(ctx, &netemv1.ListTargetsRequest{})
 	if err != nil {
 		return nil, c.err(err)
@@ -257,6 +219,8 @@ func (c *Client) Targets(ctx context.Context) ([]target.Target, error) {
 
 // Resolve says where a target's packets pass now.
 func (c *Client) Resolve(ctx context.Context, name string) (target.Target, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	m, err := c.targets.Resolve(ctx, &netemv1.ResolveTargetRequest{Name: name})
 	if err != nil {
 		return target.Target{}, c.err(err)
@@ -285,12 +249,16 @@ func (c *Client) LabUp(ctx context.Context, name string, progress func(step stri
 
 // LabDown takes a lab down and reports whether there was one.
 func (c *Client) LabDown(ctx context.Context, name string) (bool, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	m, err := c.labs.Down(ctx, &netemv1.LabDownRequest{Name: name})
 	return m.GetExisted(), c.err(err)
 }
 
 // Labs returns the labs that are up.
 func (c *Client) Labs(ctx context.Context) ([]lab.Info, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	m, err := c.labs.List(ctx, &netemv1.ListLabsRequest{})
 	if err != nil {
 		return nil, c.err(err)
@@ -323,6 +291,8 @@ func (c *Client) Probe(ctx context.Context, r probe.Request, progress func(done,
 
 // Features returns what the agent's kernel can do.
 func (c *Client) Features(ctx context.Context) (feature.Report, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	m, err := c.system.Features(ctx, &netemv1.FeaturesRequest{})
 	if err != nil {
 		return feature.Report{}, c.err(err)
@@ -339,6 +309,8 @@ type AgentVersion struct {
 
 // Version asks the agent for its own.
 func (c *Client) Version(ctx context.Context) (AgentVersion, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
 	m, err := c.system.Version(ctx, &netemv1.VersionRequest{})
 	if err != nil {
 		return AgentVersion{}, c.err(err)

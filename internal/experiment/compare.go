@@ -117,7 +117,7 @@ func (r *run) packet(ctx context.Context) error {
 	packet := r.plan.Packet
 	h, err := Hold(ctx, r.faults, fault.Spec{
 		Target: r.plan.Target, Direction: r.plan.Direction, Engine: r.plan.Engine, Packet: &packet,
-	})
+	}, nil)
 	if err != nil {
 		return fmt.Errorf("packet layer: %w", err)
 	}
@@ -137,18 +137,20 @@ func (r *run) packet(ctx context.Context) error {
 	if packet.Loss > 0 {
 		row.Loss = new(MeasureLoss(packet.Loss, packet.LossCorrelation, c.Seen, c.Lost))
 	}
-	r.judge(last, row.Loss, releaseErr)
+	r.judge(last, row.Loss, h.Gaps(), releaseErr)
 	r.add(LayerPacket, res, took, row)
 	return nil
 }
 
 // judge says whether the packet row is what it claims to be.
-func (r *run) judge(last fault.Fault, loss *Loss, releaseErr error) {
+func (r *run) judge(last fault.Fault, loss *Loss, gaps Gaps, releaseErr error) {
 	c := last.Counters
 	if releaseErr != nil {
 		r.doubt("the packet fault was not held to its end: %v", releaseErr)
 	} else if last.State != fault.Active {
 		r.doubt("the packet fault was %s while the calls ran", last.State)
+	} else if gaps.Count > 0 {
+		r.doubt("the packet fault was not in force for %v while the calls ran", gaps.Total.Round(time.Millisecond))
 	}
 	switch {
 	case last.State != fault.Active: // then the counters are not known
@@ -226,7 +228,7 @@ func (r *run) withLatency(
 	h, err := Hold(ctx, r.faults, fault.Spec{
 		Target: r.plan.Target,
 		Toxics: []fault.Toxic{{Kind: fault.Latency, Stream: fault.Downstream, Latency: d}},
-	})
+	}, nil)
 	if err != nil {
 		return probe.Result{}, 0, fmt.Errorf("proxy layer: %w", err)
 	}

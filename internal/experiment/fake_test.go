@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
-	"time"
 
 	"netemd/internal/fault"
 	"netemd/probe"
@@ -33,6 +32,9 @@ type agent struct {
 	// during is called while a probe runs, with the number of faults that stand.
 	during   func(layer string, faults int)
 	applyErr error
+	renewErr error
+	// notify is the last holder's.
+	notify func(fault.Event, string)
 	// busy is added to every call, in ms; settle is taken off after the third run.
 	busy, settle float64
 	runs         int
@@ -77,11 +79,37 @@ func (a *agent) Get(ctx context.Context, id string) (fault.Fault, error) {
 	return f, nil
 }
 
-func (a *agent) Renew(_ context.Context, id string, _ time.Duration) (fault.Fault, error) {
+// Hold makes a fault that Release ends. Before the end it is what Get says.
+func (a *agent) Hold(ctx context.Context, s fault.Spec, notify func(fault.Event, string)) (Held, error) {
+	f, err := a.Apply(ctx, s)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.log = append(a.log, "renew "+id)
-	return a.faults[id], nil
+	a.notify = notify
+	return &held{a, f}, err
+}
+
+type held struct {
+	a *agent
+	f fault.Fault
+}
+
+func (h *held) Fault() fault.Fault { return h.f }
+
+func (h *held) Renew() error {
+	h.a.mu.Lock()
+	defer h.a.mu.Unlock()
+	h.a.log = append(h.a.log, "renew "+h.f.ID)
+	return h.a.renewErr
+}
+
+func (h *held) Release(ctx context.Context) (fault.Fault, error) {
+	whole := context.WithoutCancel(ctx)
+	last, lookErr := h.a.Get(whole, h.f.ID)
+	if lookErr != nil {
+		last = h.f
+	}
+	_, err := h.a.Clear(whole, fault.Selector{ID: h.f.ID})
+	return last, errors.Join(lookErr, err)
 }
 
 func (a *agent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault, error) {

@@ -25,9 +25,27 @@ type protected struct{}
 func (protected) Error() string        { return "protected" }
 func (protected) Is(target error) bool { return target == fs.ErrPermission }
 
+// ErrMissed is returned, wrapped with what there is, when events after a number were
+// asked for that are no longer kept, or that another life of the agent gave: list again.
+var ErrMissed = errors.New("events were missed")
+
+// ErrDenied is returned, wrapped with verb, target and peer, for what the configuration
+// does not allow. It matches fs.ErrPermission.
+var ErrDenied error = denied{}
+
+type denied struct{}
+
+func (denied) Error() string        { return "denied" }
+func (denied) Is(target error) bool { return target == fs.ErrPermission }
+
 // Event is something that happened to a fault.
 type Event struct {
-	Time time.Time
+	// Number counts the events of the agent's life from 1, and Life names that.
+	Number uint64
+	Life   string
+	Time   time.Time
+	// Monotonic is CLOCK_MONOTONIC of the agent's machine, in ns.
+	Monotonic int64
 	// Kind is applied, changed, renewed, expired, cleared, lost, drifted or repaired.
 	Kind  string
 	Fault Fault

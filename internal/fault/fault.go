@@ -67,6 +67,12 @@ type Spec struct {
 	Owner string
 	// RequestID makes a repeated Apply return the first one's fault; empty: none.
 	RequestID string
+	// Wait is how long to wait for the end of a fault that is in the way; 0 is not at all.
+	// 0..MaxTTL.
+	Wait time.Duration
+	// Repair puts the fault back into force when somebody else changed or removed it, as
+	// long as its place stands.
+	Repair bool
 	// SSHConnection is SSH_CONNECTION of who asks, "CLIENT-IP PORT SERVER-IP PORT";
 	// empty when he is in no ssh session. It is used only to refuse a fault that would
 	// cut that session off, and never shown.
@@ -134,6 +140,9 @@ type Fault struct {
 	CountersMissing []string
 	// Queued are the packets that all places held at the last look.
 	Queued uint64
+	// Token is of the Hold by which a client holds it, 0 for none. It grows with each Hold
+	// of the agent's life, so that an older holder is told from a newer one.
+	Token uint64
 	// Offloads are the offload settings of the devices of the path, where they matter: of
 	// a fault with a loss, a reordering or a rate, or with Spec.Offload.
 	Offloads []Offload

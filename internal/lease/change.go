@@ -5,16 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/qdisc"
 )
 
-// Change alters a packet fault in place, with one replace. The owner stays.
-func (m *Manager) Change(ctx context.Context, id, owner string, p qdisc.Patch) (fault.Fault, error) {
-	return m.alter(ctx, id, owner, "changed", func(f *fault.Fault) error {
+// party is who asks for a change: an owner, with the token of a hold or 0 for whoever has
+// it; or the hold itself.
+type party struct {
+	owner string
+	token uint64
+	hold  *Hold
+}
+
+// may reports whether p may change h. The caller holds the lock.
+func (p party) may(h *held) error {
+	if p.hold == nil && h.fault.Spec.Owner != p.owner {
+		return notYours(h.fault)
+	}
+	return h.checkToken(p.token)
+}
+
+// Change alters a packet fault in place, with one replace. The owner stays. With a token
+// only that hold's fault is changed; 0 is whoever holds it.
+func (m *Manager) Change(ctx context.Context, id, owner string, token uint64, p qdisc.Patch) (fault.Fault, error) {
+	return m.alter(ctx, id, party{owner: owner, token: token}, "changed", func(f *fault.Fault) error {
 		if f.Spec.Content != nil {
 			return refuseChange(*f)
 		}
@@ -32,11 +51,15 @@ func (m *Manager) Change(ctx context.Context, id, owner string, p qdisc.Patch) (
 
 // Renew gives a fault ttl from now; 0 means its own TTL.
 func (m *Manager) Renew(ctx context.Context, id, owner string, ttl time.Duration) (fault.Fault, error) {
-	return m.alter(ctx, id, owner, "renewed", func(f *fault.Fault) error {
+	return m.renew(ctx, id, party{owner: owner}, ttl)
+}
+
+func (m *Manager) renew(ctx context.Context, id string, by party, ttl time.Duration) (fault.Fault, error) {
+	return m.alter(ctx, id, by, "renewed", func(f *fault.Fault) error {
 		if ttl == 0 {
 			ttl = f.Spec.TTL
 		}
-		if err := fault.ValidateTTL(ttl); err != nil {
+		if err := m.checkTTL(ttl); err != nil {
 			return err
 		}
 		f.Expires = time.Now().Add(ttl)
@@ -44,22 +67,29 @@ func (m *Manager) Renew(ctx context.Context, id, owner string, ttl time.Duration
 	})
 }
 
-// alter changes a fault that owner holds and puts it into force; when that fails,
-// the fault is as before.
-func (m *Manager) alter(ctx context.Context, id, owner, event string, change func(*fault.Fault) error) (fault.Fault, error) {
+// alter changes a fault and puts it into force; when that fails, the fault is as before.
+func (m *Manager) alter(ctx context.Context, id string, by party, event string, change func(*fault.Fault) error) (fault.Fault, error) {
 	h, leave, err := m.enterFault(ctx, id)
 	if err != nil {
 		return fault.Fault{}, err
 	}
 	defer leave()
-	if h.fault.Spec.Owner != owner {
-		return fault.Fault{}, fmt.Errorf("%w: fault %s belongs to %s", fault.ErrConflict, id, h.fault.Spec.Owner)
+	m.mu.Lock()
+	err = by.may(h)
+	if m.closed && err == nil {
+		err = errors.New("the agent is shutting down")
 	}
 	before, after := h.fault, h.fault
+	m.mu.Unlock()
+	if err != nil {
+		return fault.Fault{}, fmt.Errorf("%s: %w", verbs[event], err)
+	}
 	if err := change(&after); err != nil {
 		return fault.Fault{}, err
 	}
-	if before.Spec.Packet != after.Spec.Packet && len(after.Offloads) == 0 {
+	failpoint.At("lease.change.begin")
+	impaired := before.Spec.Packet != after.Spec.Packet
+	if impaired && len(after.Offloads) == 0 {
 		err := m.offloadRead(ctx, h, &after)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // what is gone is said below
 			return fault.Fault{}, err
@@ -68,49 +98,83 @@ func (m *Manager) alter(ctx context.Context, id, owner, event string, change fun
 	if err := m.swap(h, after); err != nil {
 		return fault.Fault{}, err
 	}
-	if err := m.enforce(ctx, h); err != nil {
-		m.put(h, before)
-		undone := m.restore(ctx, h)
-		if errors.Is(err, fs.ErrNotExist) { // nothing to go back to, either
-			return fault.Fault{}, fmt.Errorf("fault %s is lost: what it was placed at is gone; 'netemctl clear %s' ends it: %w", id, id, err)
-		}
-		return fault.Fault{}, errors.Join(err, undone)
+	if err := m.replace(ctx, h, before, impaired); err != nil {
+		return fault.Fault{}, fmt.Errorf("%s: %w", verbs[event], err)
 	}
-	if before.Spec.Packet != after.Spec.Packet {
+	if impaired {
 		m.rebase(ctx, h)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.fault.Warnings = h.warnings()
 	m.schedule(h)
-	m.publish(event, h.fault)
+	m.publish(event, h, by.hold)
+	if impaired { // it may leave room for others now
+		m.callNext()
+	}
 	return h.fault, nil
 }
 
-// enterFault finds a fault and waits for its lane.
+// verbs are what leads to an event.
+var verbs = map[string]string{"changed": "change", "renewed": "renew"}
+
+// replace puts h into force instead of before, or leaves before in force. A fault that only
+// lasts longer needs no intent: nothing comes that was not there.
+func (m *Manager) replace(ctx context.Context, h *held, before fault.Fault, impaired bool) (err error) {
+	if impaired {
+		if err := m.cfg.Journal.Intend(ctx, h.fault, h.allPlaces()); err != nil {
+			m.put(h, before)
+			return err
+		}
+		failpoint.At("lease.change.intended")
+	}
+	if err = m.enforce(ctx, h, "lease.change.place"); err == nil {
+		failpoint.At("lease.change.enforced")
+		if err = m.cfg.Journal.Hold(ctx, h.fault); err == nil {
+			failpoint.At("lease.change.recorded")
+			return nil
+		}
+	}
+	m.put(h, before)
+	undone := m.restore(ctx, h)
+	m.recordAsIs(ctx, h)
+	if errors.Is(err, fs.ErrNotExist) { // nothing to go back to, either
+		return fmt.Errorf("fault %s is lost: what it was placed at is gone; 'netemctl clear %s' ends it: %w", before.ID, before.ID, err)
+	}
+	return errors.Join(err, undone)
+}
+
+// enterFault finds a fault and waits for its lanes, of which it may get others meanwhile.
 func (m *Manager) enterFault(ctx context.Context, id string) (*held, func(), error) {
-	m.mu.Lock()
-	h, ok := m.held[id]
-	err := m.unknownFault(id)
-	var lanes []string
-	if ok {
-		lanes = h.lanes()
+	for {
+		h, keys, err := m.find(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		leave, err := m.lanes.enter(ctx, keys)
+		if err != nil {
+			return nil, nil, err
+		}
+		again, now, err := m.find(id)
+		if err == nil && again == h && slices.Equal(keys, now) {
+			return h, leave, nil
+		}
+		leave()
+		if err != nil { // it ended while we waited
+			return nil, nil, err
+		}
 	}
-	m.mu.Unlock()
-	if !ok {
-		return nil, nil, err
-	}
-	leave, err := m.lanes.enter(ctx, lanes)
-	if err != nil {
-		return nil, nil, err
-	}
+}
+
+// find returns a fault and its lanes.
+func (m *Manager) find(id string) (*held, []string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.held[id] != h { // it ended while we waited
-		leave()
+	h, ok := m.held[id]
+	if !ok {
 		return nil, nil, m.unknownFault(id)
 	}
-	return h, leave, nil
+	return h, h.lanes(), nil
 }
 
 // swap gives h its new face, unless that would set what another fault sets.
@@ -122,7 +186,8 @@ func (m *Manager) swap(h *held, after fault.Fault) error {
 			continue
 		}
 		if fields := sameFields(after.Spec, other.fault.Spec); len(fields) > 0 {
-			return fmt.Errorf("change: %w: %s is set by %s already", fault.ErrConflict, strings.Join(fields, ", "), describe(other.fault))
+			return fmt.Errorf("change: %w: %s is set by %s already, which %s holds; see 'netemctl show %s'", fault.ErrConflict,
+				strings.Join(fields, ", "), describe(other.fault), other.fault.Spec.Owner, other.fault.ID)
 		}
 	}
 	h.fault = after
@@ -133,4 +198,5 @@ func (m *Manager) put(h *held, f fault.Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.fault = f
+	m.callNext()
 }

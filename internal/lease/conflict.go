@@ -10,33 +10,96 @@ import (
 	"netemd/internal/fault"
 )
 
-// MaxFaults is how many faults are held at once. Each may cost a device, and all are
-// looked at twice a second.
-const MaxFaults = 256
+// obstacle is a conflict that ends when another fault does, so that it can be waited for.
+type obstacle struct{ error }
+
+func (o obstacle) Unwrap() error { return o.error }
+
+const waitHint = "'--wait 30s' waits for its end"
 
 // admit takes h into the books, unless it cannot stand beside what is there. Nothing
 // in the kernel has been changed by then.
-func (m *Manager) admit(h *held) error {
+func (m *Manager) admit(h *held, w *waiter) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return errors.New("apply: the agent is shutting down")
+		return errClosed
 	}
-	if len(m.order) >= MaxFaults {
-		return fmt.Errorf("apply: %d faults are held, which is the most; 'netemctl list' shows them", len(m.order))
+	if err := m.checkRoom(h.fault.Spec.Owner); err != nil {
+		return fmt.Errorf("apply: %w", err)
 	}
-	for _, other := range m.order {
-		if err := conflict(h, other); err != nil {
-			return fmt.Errorf("apply: %w", err)
-		}
+	if err := m.inTheWay(h, w); err != nil {
+		return fmt.Errorf("apply: %w", err)
 	}
-	m.nextID++
-	h.fault.ID = fmt.Sprintf("%s%d", m.prefix, m.nextID)
-	h.fault.Applied = time.Now()
-	h.fault.Expires = h.fault.Applied.Add(h.fault.Spec.TTL)
+	if h.fault.ID == "" { // of another life it has one
+		m.number(h)
+	}
 	m.held[h.fault.ID] = h
 	m.order = append(m.order, h)
+	m.callNext() // its owner's may join it
 	return nil
+}
+
+// number gives h its id and its time. The caller holds the lock.
+func (m *Manager) number(h *held) {
+	for taken := true; taken; taken = m.held[h.fault.ID] != nil || m.restored[h.fault.ID] {
+		m.nextID++
+		h.fault.ID = fmt.Sprintf("%s%d", m.prefix, m.nextID)
+	}
+	h.fault.Applied = time.Now()
+	h.fault.Expires = h.fault.Applied.Add(h.fault.Spec.TTL)
+}
+
+// errClosed refuses what comes too late.
+var errClosed = errors.New("apply: the agent is shutting down")
+
+// inTheWay says what h, for which w stands, has to wait for. The caller holds the lock.
+func (m *Manager) inTheWay(h *held, w *waiter) error {
+	switch other, first := m.blocker(h, w); {
+	case other != nil:
+		return obstacle{fault.WithHint(conflict(h, other), waitHint)}
+	case first != nil:
+		return obstacle{fault.WithHint(fmt.Errorf("%w: %s is waited for by %s since %s", fault.ErrConflict,
+			h.fault.Spec.TargetName(), first.h.fault.Spec.Owner, age(first.began)), "'--wait 30s' stands in line")}
+	}
+	return nil
+}
+
+// blocker finds what is in the way of h: a fault that is held, or somebody who came first.
+// The caller holds the lock.
+func (m *Manager) blocker(h *held, w *waiter) (*held, *waiter) {
+	beside := false // h joins a fault of its owner, who has the place already
+	for _, other := range m.order {
+		if clash(h, other) {
+			return other, nil
+		}
+		beside = beside || sharesSlot(h, other)
+	}
+	if beside {
+		return nil, nil
+	}
+	for _, first := range m.line {
+		if first == w {
+			break
+		}
+		if !first.due && !w.patient {
+			continue // who does not wait takes what is free
+		}
+		if clash(h, first.h) {
+			return nil, first
+		}
+	}
+	return nil, nil
+}
+
+// clash reports whether there is a conflict. It is asked far more often than what it is.
+func clash(h, other *held) bool {
+	if sharesSlot(h, other) {
+		return h.fault.Spec.Owner != other.fault.Spec.Owner || conflict(h, other) != nil
+	}
+	return slices.ContainsFunc(h.slots, func(a slot) bool {
+		return slices.ContainsFunc(other.slots, func(b slot) bool { return meet(a, b) })
+	})
 }
 
 // conflict says why h cannot stand beside other. On the same packets, faults of one
@@ -46,6 +109,9 @@ func (m *Manager) admit(h *held) error {
 // the rest goes on as if they were not there.
 func conflict(h, other *held) error {
 	if sharesSlot(h, other) {
+		if err := engineConflict(h, other); err != nil {
+			return err
+		}
 		if other.fault.Spec.Owner != h.fault.Spec.Owner {
 			return fmt.Errorf("%w: %s is held by %s with %s; see 'netemctl show %s'", fault.ErrConflict,
 				h.fault.Spec.TargetName(), other.fault.Spec.Owner, describe(other.fault), other.fault.ID)
@@ -69,6 +135,17 @@ func conflict(h, other *held) error {
 		}
 	}
 	return nil
+}
+
+// engineConflict says that h asks for another engine than the one that carries other,
+// with which it shares a place.
+func engineConflict(h, other *held) error {
+	want, is := h.fault.Spec.Engine, other.fault.Engine
+	if want == "" || want == fault.Auto || is == "" || want == is {
+		return nil
+	}
+	return fmt.Errorf("%w: engine %s carries a fault on this flow already, asked for %s: it is held by %s with %s; see 'netemctl show %s'", fault.ErrConflict,
+		is, want, other.fault.Spec.Owner, describe(other.fault), other.fault.ID)
 }
 
 // meet reports whether a packet can pass two places that are not the same.
@@ -102,6 +179,13 @@ func sameFields(a, b fault.Spec) []string {
 }
 
 func describe(f fault.Fault) string {
-	return fmt.Sprintf("fault %s (applied %s ago, ends in %s)", f.ID,
-		time.Since(f.Applied).Round(time.Second), time.Until(f.Expires).Round(time.Second))
+	return fmt.Sprintf("fault %s (applied %s ago, ends in %s)", f.ID, age(f.Applied), time.Until(f.Expires).Round(time.Second))
+}
+
+// age is how long ago t was, for people.
+func age(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
+
+// notYours refuses what only the owner may do.
+func notYours(f fault.Fault) error {
+	return fmt.Errorf("%w: %s belongs to %s; see 'netemctl show %s'", fault.ErrConflict, describe(f), f.Spec.Owner, f.ID)
 }

@@ -334,7 +334,7 @@ func TestRuleDoesNotChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	five := qdisc.Percent(5)
-	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &five}); !errors.Is(err, qdisc.ErrInvalid) || !strings.Contains(err.Error(), "clear it and make another") {
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", 0, qdisc.Patch{Loss: &five}); !errors.Is(err, qdisc.ErrInvalid) || !strings.Contains(err.Error(), "clear it and make another") {
 		t.Errorf("%v, want invalid, and what to do", err)
 	}
 	if _, err := m.Held(t.Context(), f.ID); !errors.Is(err, errors.ErrUnsupported) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 )
@@ -49,25 +50,42 @@ func (m *Manager) expire(id string, expires time.Time) {
 	if !h.fault.Expires.Equal(expires) {
 		return
 	}
-	if _, err := m.end(context.Background(), h, fault.Expired); err != nil {
-		m.cfg.Log.Error("fault could not be cleared at its end; trying again", "fault", id, "err", err)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		retry := min(firstRetry<<min(h.tries, 6), maxRetry)
-		h.tries++
-		h.timer = time.AfterFunc(retry, func() { m.expire(id, expires) })
+	failpoint.At("lease.expire.begin")
+	if _, err := m.end(context.Background(), h, fault.Expired, nil); err != nil {
+		m.endLater(h, err)
 	}
 }
 
-// end takes h out of force and forgets it; when that fails, h stays and is marked.
-// The caller holds the lane.
-func (m *Manager) end(ctx context.Context, h *held, state fault.State) (fault.Fault, error) {
+// endLater tries again to end a fault that must end and could not be. The caller holds the
+// lane.
+func (m *Manager) endLater(h *held, err error) {
+	id := h.fault.ID
+	m.cfg.Log.Error("fault could not be cleared at its end; trying again", "fault", id, "err", err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); h.fault.Expires.After(now) {
+		h.fault.Expires = now
+	}
+	expires := h.fault.Expires
+	retry := min(firstRetry<<min(h.tries, 6), maxRetry)
+	h.tries++
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	h.timer = time.AfterFunc(retry, func() { m.expire(id, expires) })
+}
+
+// end takes h out of force and forgets it; when that fails, h stays and is marked. by is
+// the hold that asks for it, nil for others. The caller holds the lane.
+func (m *Manager) end(ctx context.Context, h *held, state fault.State, by *Hold) (fault.Fault, error) {
+	failpoint.At("lease.clear.begin")
 	now, _ := m.count(ctx, h) // the last look; without it the one before stands
 	m.mu.Lock()
 	h.ending = true
 	h.fault.Counters, h.fault.Queued = now.counters, now.queued
 	m.mu.Unlock()
 	err := m.restore(ctx, h)
+	failpoint.At("lease.clear.restored")
 	if err == nil {
 		m.keepLog(ctx, h)
 		err = m.offloadRestore(ctx, h)
@@ -80,11 +98,14 @@ func (m *Manager) end(ctx context.Context, h *held, state fault.State) (fault.Fa
 		h.fault.Warnings = h.warnings()
 		return h.fault, fmt.Errorf("clear %s: %w", h.fault.ID, err)
 	}
-	return m.forget(h, state), nil
+	failpoint.At("lease.clear.offload")
+	return m.forget(ctx, h, state, by), nil
 }
 
 // forget takes h, which is no longer in force, out of the books.
-func (m *Manager) forget(h *held, state fault.State) fault.Fault {
+func (m *Manager) forget(ctx context.Context, h *held, state fault.State, by *Hold) fault.Fault {
+	m.recordEnd(ctx, h.fault.ID, state)
+	failpoint.At("lease.clear.recorded")
 	m.drop(h)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +117,11 @@ func (m *Manager) forget(h *held, state fault.State) fault.Fault {
 	if state == fault.Expired {
 		kind = "expired"
 	}
-	m.publish(kind, h.fault)
+	m.publish(kind, h, by)
+	if h.hold != nil {
+		h.hold.last = h.fault
+		h.hold.finish(nil)
+	}
 	return h.fault
 }
 
@@ -105,6 +130,16 @@ func (m *Manager) forget(h *held, state fault.State) fault.Fault {
 // are not; nor is a device without faults. A fault of another owner can be cleared by
 // root, said by owner "".
 func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) ([]fault.Fault, error) {
+	m.mu.Lock()
+	kept := m.kept
+	m.mu.Unlock()
+	if kept {
+		return nil, errors.New("clear: the agent is shutting down, and has handed its faults over to the next")
+	}
+	return m.clear(ctx, sel, owner)
+}
+
+func (m *Manager) clear(ctx context.Context, sel fault.Selector, owner string) ([]fault.Fault, error) {
 	m.mu.Lock()
 	var ids []string
 	for _, h := range m.inOrder() {
@@ -160,13 +195,16 @@ func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, o
 		if sel.All {
 			return fault.Fault{}, errNotYours
 		}
-		return fault.Fault{}, fmt.Errorf("clear: %w: fault %s belongs to %s", fault.ErrConflict, id, h.fault.Spec.Owner)
+		return fault.Fault{}, fmt.Errorf("clear: %w", notYours(h.fault))
 	}
-	return m.end(ctx, h, fault.Cleared)
+	return m.end(ctx, h, fault.Cleared, nil)
 }
 
 // hasEnded reports whether id was a fault's. The caller holds the lock.
 func (m *Manager) hasEnded(id string) bool {
+	if m.restored[id] {
+		return m.held[id] == nil
+	}
 	number, ours := strings.CutPrefix(id, m.prefix)
 	n, err := strconv.Atoi(number)
 	return ours && err == nil && n > 0 && n <= m.nextID && m.held[id] == nil
@@ -215,7 +253,7 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 	defer leaveDevices()
 	var left []*held
 	for _, h := range on {
-		if _, err := m.end(ctx, h, fault.Cleared); err != nil {
+		if _, err := m.end(ctx, h, fault.Cleared, nil); err != nil {
 			m.cfg.Log.Warn("a fault could not be cleared before its target goes", "fault", h.fault.ID, "err", err)
 			left = append(left, h)
 		}
@@ -224,7 +262,7 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 		return err
 	}
 	for _, h := range left {
-		m.forget(h, fault.Cleared)
+		m.forget(ctx, h, fault.Cleared, nil)
 	}
 	return nil
 }
@@ -233,11 +271,14 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 // call twice.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
-	m.closed = true
+	if m.closed = true; !m.shut {
+		m.shut = true
+		close(m.closing)
+	}
 	m.mu.Unlock()
 	m.stop()
 	m.looking.Wait()
-	_, err := m.Clear(ctx, fault.Selector{All: true}, "")
+	_, err := m.clear(ctx, fault.Selector{All: true}, "")
 	m.mu.Lock()
 	for _, h := range m.held { // what could not be cleared is not tried again
 		if h.timer != nil {
@@ -247,4 +288,12 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Unlock()
 	m.events.close()
 	return err
+}
+
+// publish tells the watchers, and h's holder unless it was by. The caller holds the lock.
+func (m *Manager) publish(kind string, h *held, by *Hold) {
+	e := m.events.send(kind, h.fault)
+	if h.hold != nil && h.hold != by && !h.hold.over {
+		h.hold.tell(e, kind == "cleared" || kind == "expired")
+	}
 }

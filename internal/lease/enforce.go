@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"netemd/internal/content"
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/qdisc"
@@ -77,12 +78,14 @@ func (h *held) at(s slot) fault.Fault {
 }
 
 // enforce puts h into force in every slot of it, whole: the union of all faults
-// there, until the first of them ends. The caller holds the lane.
-func (m *Manager) enforce(ctx context.Context, h *held) error {
+// there, until the first of them ends. step is passed after each slot. The caller holds
+// the lane.
+func (m *Manager) enforce(ctx context.Context, h *held, step string) error {
 	for _, s := range h.slots {
 		if err := m.set(ctx, h, s, m.at(s)); err != nil {
 			return err
 		}
+		failpoint.At(step)
 	}
 	return nil
 }

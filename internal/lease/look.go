@@ -86,10 +86,11 @@ func (m *Manager) look(ctx context.Context, id string) {
 	switch now.state {
 	case before:
 	case fault.Active:
-		m.publish("repaired", h.fault)
+		m.publish("repaired", h, nil)
 	default:
-		m.publish(string(now.state), h.fault)
+		m.publish(string(now.state), h, nil)
 	}
+	m.mend(h)
 }
 
 // sight is what a look at a fault found.

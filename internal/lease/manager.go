@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"netemd/internal/content"
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 )
@@ -51,7 +52,11 @@ type Config struct {
 	// LookEvery is how often the kernel is compared with what is held; 0 is only when
 	// somebody asks.
 	LookEvery time.Duration
-	Log       *slog.Logger
+	// Journal is told each step before the kernel is changed; nil is none.
+	Journal Journal
+	// Limits bound what is held.
+	Limits Limits
+	Log    *slog.Logger
 }
 
 // Manager holds all faults. It is safe for concurrent use. What changes the kernel
@@ -64,20 +69,35 @@ type Manager struct {
 	// which outlived one does not end a fault of the next.
 	prefix  string
 	looking sync.WaitGroup
-	stop    context.CancelFunc
-	lanes   lanes
+	// background runs f until Close, which waits for it. Nobody may call it after that has
+	// begun, which closed says.
+	background func(f func(context.Context))
+	stop       context.CancelFunc
+	lanes      lanes
 
-	// mu guards what follows, and is never held over a call to an engine.
+	// closing is closed when Close begins.
+	closing chan struct{}
+
+	// mu guards what follows, and is never held over a call to an engine or the Journal.
 	mu     sync.Mutex
 	nextID int
-	held   map[string]*held
+	// lastToken is the one of the newest Hold.
+	lastToken uint64
+	held      map[string]*held
 	// order has what held has, in the order in which it was applied.
-	order     []*held
-	requests  map[string]*request
-	settings  map[string]settings // of paths, by their lanes
-	ended     []ended             // oldest first
-	followers int                 // of packets
-	closed    bool
+	order    []*held
+	requests map[string]*request
+	settings map[string]settings // of paths, by their lanes
+	ended    []ended             // oldest first
+	// followers are those of packets.
+	followers int
+	// line are the Applies that wait, in the order in which they came.
+	line []*waiter
+	// restored are the ids of another life that were put back, and what became of them.
+	restored map[string]bool
+	// closed refuses what is new, kept also that what was is cleared; shut says that closing
+	// is closed.
+	closed, kept, shut bool
 }
 
 // held is a fault with what is needed to end it. Its fields are written by the
@@ -100,21 +120,32 @@ type held struct {
 	// tries counts how often ending it failed.
 	tries int
 	notes notes
+	// hold is the client's that holds it; nil for none.
+	hold *Hold
+	// mending is what was tried to put it back.
+	mending mending
 }
 
 // New returns a Manager without faults. Close must be called.
 func New(cfg Config) *Manager {
+	if cfg.Journal == nil {
+		cfg.Journal = noJournal{}
+	}
+	cfg.Limits = cfg.Limits.normalize()
+	prefix := newPrefix()
 	m := &Manager{
-		cfg: cfg, events: newBroadcaster(), prefix: newPrefix(),
+		cfg: cfg, events: newBroadcaster(prefix), prefix: prefix, closing: make(chan struct{}),
 		held: map[string]*held{}, requests: map[string]*request{}, settings: map[string]settings{}, lanes: lanes{all: map[string]*lane{}},
+		restored: map[string]bool{},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
+	m.background = func(f func(context.Context)) { m.looking.Go(func() { f(ctx) }) }
 	if cfg.LookEvery > 0 {
-		m.looking.Go(func() { every(ctx, cfg.LookEvery, m.lookAtAll) })
+		m.background(func(ctx context.Context) { every(ctx, cfg.LookEvery, m.lookAtAll) })
 	}
 	if cfg.LookupEvery > 0 && cfg.Lookup != nil {
-		m.looking.Go(func() { every(ctx, cfg.LookupEvery, m.lookUpAll) })
+		m.background(func(ctx context.Context) { every(ctx, cfg.LookupEvery, m.lookUpAll) })
 	}
 	return m
 }
@@ -133,49 +164,103 @@ func newPrefix() string {
 func (h *held) isPacket() bool { return h.fault.Spec.OnPackets() }
 
 // Apply makes a fault, or returns the one that an earlier call with the same
-// RequestID made. When it fails, everything is as it was.
-func (m *Manager) Apply(ctx context.Context, s fault.Spec) (f fault.Fault, err error) {
-	if err := s.Validate(); err != nil {
-		return fault.Fault{}, err
+// RequestID made. When it fails, everything is as it was. Where another fault is in the
+// way it waits for its end, in the order in which they came, as long as Spec.Wait; the
+// error is fault.ErrConflict after that, and fault.ErrBusy where too many wait or are held.
+func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
+	f, _, err := m.make(ctx, s, false, nil)
+	return f, err
+}
+
+// make is Apply, and Hold where hold is said: the answer is then the Hold, nil for a fault
+// that an earlier call made.
+func (m *Manager) make(ctx context.Context, s fault.Spec, hold bool, waiting func(error)) (f fault.Fault, holder *Hold, err error) {
+	if s, err = m.check(s); err != nil {
+		return fault.Fault{}, nil, err
+	}
+	f, ok, made, err := m.claim(ctx, s)
+	if ok || err != nil {
+		return f, nil, err
+	}
+	defer func() { made(f.ID) }()
+	w := &waiter{began: time.Now(), patient: s.Wait > 0}
+	defer m.leaveLine(w)
+	for {
+		h := &held{fault: fault.Fault{Spec: s, State: fault.Active}}
+		err = m.apply(ctx, h, w, hold)
+		if err == nil {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return h.fault, h.hold, nil
+		}
+		if _, inTheWay := errors.AsType[obstacle](err); !inTheWay || !w.patient {
+			return fault.Fault{}, nil, err
+		}
+		if err := m.wait(ctx, w, h, err, waiting); err != nil {
+			return fault.Fault{}, nil, err
+		}
+	}
+}
+
+// check validates s and fills in what was not said.
+func (m *Manager) check(s fault.Spec) (fault.Spec, error) {
+	var limits error
+	if s.TTL > m.cfg.Limits.MaxTTL && s.TTL <= fault.MaxTTL { // above that Validate says it
+		limits = m.checkTTL(s.TTL)
+	}
+	if err := errors.Join(s.Validate(), limits, m.checkWait(s.Wait)); err != nil {
+		return s, err
 	}
 	if s.TTL == 0 {
-		s.TTL = fault.DefaultTTL
+		s.TTL = m.cfg.Limits.TTL
 	}
 	if s.Direction == "" {
 		s.Direction = fault.To
 	}
-	f, ok, made, err := m.claim(ctx, s)
-	if ok || err != nil {
-		return f, err
-	}
-	defer func() { made(f.ID) }()
-	return m.apply(ctx, s)
+	return s, nil
 }
 
-// apply is Apply of a request that nobody else is at.
-func (m *Manager) apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
-	h := &held{fault: fault.Fault{Spec: s, State: fault.Active}}
+// apply makes h, unless something is in its way: the error is an obstacle then.
+func (m *Manager) apply(ctx context.Context, h *held, w *waiter, hold bool) error {
 	leave, err := m.enterNew(ctx, h)
 	if err != nil {
-		return fault.Fault{}, err
+		return err
 	}
 	defer leave()
+	failpoint.At("lease.apply.begin")
 	if err := m.plan(ctx, h); err != nil {
-		return fault.Fault{}, err
+		return err
 	}
-	if err := m.admit(h); err != nil {
-		return fault.Fault{}, err
+	if err := m.admit(h, w); err != nil {
+		return err
 	}
-	if err := m.begin(ctx, h); err != nil {
-		return fault.Fault{}, errors.Join(err, m.takeBack(ctx, h))
+	if err := m.cfg.Journal.Intend(ctx, h.fault, h.places()); err != nil {
+		m.drop(h)
+		return fmt.Errorf("apply: %w", err)
 	}
+	failpoint.At("lease.apply.intended")
+	err = m.begin(ctx, h)
+	if err == nil {
+		failpoint.At("lease.apply.enforced")
+		if err = m.cfg.Journal.Hold(ctx, h.fault); err != nil {
+			err = fmt.Errorf("apply: %w", err)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, m.takeBack(ctx, h))
+	}
+	failpoint.At("lease.apply.recorded")
 	m.rebase(ctx, h)
 	m.notePlaces(h)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.schedule(h)
-	m.publish("applied", h.fault)
-	return h.fault, nil
+	if hold {
+		m.attach(h, h.fault.Spec.Owner)
+		failpoint.At("lease.hold.attached")
+	}
+	m.publish("applied", h, h.hold)
+	return nil
 }
 
 // enterNew finds where h is to be, and enters the lanes of that.
@@ -220,7 +305,7 @@ func (m *Manager) plan(ctx context.Context, h *held) error {
 	if err := m.offloadRead(ctx, h, &h.fault); err != nil {
 		return err
 	}
-	h.fault.Placement = placement(h.places())
+	h.fault.Placement = h.placement()
 	h.fault.Warnings = h.warnings()
 	return nil
 }
@@ -230,17 +315,24 @@ func (m *Manager) begin(ctx context.Context, h *held) error {
 	if err := m.offloadOff(ctx, h); err != nil {
 		return err
 	}
-	return m.enforce(ctx, h)
+	failpoint.At("lease.apply.offload")
+	return m.enforce(ctx, h, "lease.apply.place")
 }
 
 // takeBack undoes a begin that failed half-way. What cannot be undone is not forgotten:
 // the fault is listed as one whose time is over, which is tried to be cleared again.
 func (m *Manager) takeBack(ctx context.Context, h *held) error {
+	failpoint.At("lease.undo.begin")
 	m.mu.Lock()
 	h.ending = true
 	m.mu.Unlock()
-	err := errors.Join(m.restore(ctx, h), m.offloadRestore(ctx, h))
+	err := m.restore(ctx, h)
+	failpoint.At("lease.undo.restored")
+	err = errors.Join(err, m.offloadRestore(ctx, h))
+	failpoint.At("lease.undo.offload")
 	if err == nil {
+		m.recordEnd(ctx, h.fault.ID, fault.Cleared)
+		failpoint.At("lease.undo.recorded")
 		m.drop(h)
 		return nil
 	}
@@ -285,9 +377,13 @@ func placesOf(t target.Target, d fault.Direction) ([]target.Place, error) {
 	return []target.Place{t.To, t.From}, nil
 }
 
-func placement(places []target.Place) []string {
+// placement says where h sits.
+func (h *held) placement() []string {
+	if !h.isPacket() {
+		return []string{"proxy at " + h.target.Proxy.String()}
+	}
 	var phrases []string
-	for _, p := range places {
+	for _, p := range h.places() {
 		phrases = append(phrases, p.String())
 	}
 	return phrases
@@ -298,7 +394,7 @@ func (m *Manager) planStream(h *held) error {
 		return fmt.Errorf("apply: target %s has no proxy for the stream layer: %w", h.fault.Spec.Target, errors.ErrUnsupported)
 	}
 	h.fault.Engine, h.fault.EngineReason = fault.Stream, "toxics act on connections through the proxy"
-	h.fault.Placement = []string{"proxy at " + h.target.Proxy.String()}
+	h.fault.Placement = h.placement()
 	return nil
 }
 
@@ -307,8 +403,12 @@ func (m *Manager) chooseEngine(ctx context.Context, h *held) error {
 		return m.chooseContentEngine(h)
 	}
 	want := h.fault.Spec.Engine
-	inUse := m.engineAt(h)
+	m.mu.Lock()
+	inUse, err := m.engineAt(h)
+	m.mu.Unlock()
 	switch {
+	case err != nil:
+		return fmt.Errorf("apply: %w", err)
 	case want != "" && want != fault.Auto:
 		h.fault.Engine, h.fault.EngineReason = want, "asked for"
 	case inUse != "":
@@ -320,25 +420,24 @@ func (m *Manager) chooseEngine(ctx context.Context, h *held) error {
 		}
 		h.fault.Engine, h.fault.EngineReason = name, reason
 	}
-	if inUse != "" && inUse != h.fault.Engine {
-		return fmt.Errorf("apply: %w: engine %s carries a fault on this flow already, asked for %s", fault.ErrConflict, inUse, h.fault.Engine)
-	}
 	if m.cfg.Engines[h.fault.Engine] == nil {
 		return fmt.Errorf("apply: engine %s is not available on this machine ('netemctl doctor' says why): %w", h.fault.Engine, errors.ErrUnsupported)
 	}
 	return nil
 }
 
-// engineAt returns the engine in use at one of h's places, if any.
-func (m *Manager) engineAt(h *held) fault.Engine {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// engineAt returns the engine in use at one of h's places, if any, which an other than the
+// one that was asked for is a conflict with. The caller holds the lock.
+func (m *Manager) engineAt(h *held) (fault.Engine, error) {
 	for _, other := range m.order {
 		if other != h && other.isPacket() && sharesSlot(h, other) {
-			return other.fault.Engine
+			if err := engineConflict(h, other); err != nil {
+				return "", obstacle{fault.WithHint(err, waitHint)}
+			}
+			return other.fault.Engine, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // drop takes h out of the books.
@@ -350,6 +449,7 @@ func (m *Manager) drop(h *held) {
 	if r := m.requests[h.fault.Spec.RequestID]; r != nil && r.fault == h.fault.ID {
 		r.ended = time.Now()
 	}
+	m.callNext()
 }
 
 // inOrder returns the held faults in the order in which they were applied. The

@@ -30,6 +30,10 @@ type fakeEngine struct {
 	counted  fault.Counters
 	queued   uint64
 	gone     bool
+	// exists, when it is not nil, says which places there are.
+	exists func(target.Place) bool
+	// covered, when it is not nil, says whether the journal knows of a place.
+	covered func(target.Place) bool
 	// ops is what was done, in order: "set KEY", "clear KEY".
 	ops []string
 }
@@ -43,6 +47,12 @@ func (e *fakeEngine) Set(_ context.Context, p target.Place, n qdisc.Netem, deadl
 	defer e.mu.Unlock()
 	if !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
+	}
+	if e.exists != nil && !e.exists(p) {
+		return fs.ErrNotExist
+	}
+	if e.covered != nil && !e.covered(p) {
+		panic("a place is changed that is in no journal: " + p.String())
 	}
 	if e.failSet != nil {
 		if err := e.failSet(p, n); err != nil {
@@ -60,7 +70,7 @@ func (e *fakeEngine) Read(ctx context.Context, p target.Place) (fault.Status, er
 	if ctx.Err() != nil {
 		return fault.Status{}, context.Cause(ctx)
 	}
-	if e.gone {
+	if e.gone || e.exists != nil && !e.exists(p) {
 		return fault.Status{}, fs.ErrNotExist
 	}
 	return fault.Status{Netem: e.at[p.Key()], Counters: e.counted, Queued: e.queued}, nil
@@ -69,6 +79,9 @@ func (e *fakeEngine) Read(ctx context.Context, p target.Place) (fault.Status, er
 func (e *fakeEngine) Clear(_ context.Context, p target.Place) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.exists != nil && !e.exists(p) {
+		return fs.ErrNotExist
+	}
 	if e.failFree != nil {
 		return e.failFree
 	}
@@ -127,6 +140,8 @@ type fakeProxy struct {
 	toxics map[string][]fault.Toxic
 	// hang, when not nil, holds every call until it is closed.
 	hang chan struct{}
+	// gone is what Read meets.
+	gone error
 }
 
 func (p *fakeProxy) wait(ctx context.Context) error {
@@ -150,7 +165,7 @@ func (p *fakeProxy) Set(ctx context.Context, t target.Target, toxics []fault.Tox
 }
 
 func (p *fakeProxy) Read(ctx context.Context, t target.Target) ([]fault.Toxic, error) {
-	return p.toxics[t.Name], p.wait(ctx)
+	return p.toxics[t.Name], errors.Join(p.gone, p.wait(ctx))
 }
 
 func (p *fakeProxy) Clear(_ context.Context, t target.Target) error {
@@ -325,20 +340,20 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	zero := qdisc.Percent(0)
-	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &zero}); err != nil {
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", 0, qdisc.Patch{Loss: &zero}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(qdisc.Netem{Delay: 10 * time.Millisecond}, e.inForce()[to.Key()]); diff != "" {
 		t.Errorf("loss set to 0 (-want +got):\n%s", diff)
 	}
-	if _, err := m.Change(t.Context(), f.ID, "uid 7", qdisc.Patch{Loss: &zero}); !errors.Is(err, fault.ErrConflict) {
+	if _, err := m.Change(t.Context(), f.ID, "uid 7", 0, qdisc.Patch{Loss: &zero}); !errors.Is(err, fault.ErrConflict) {
 		t.Errorf("change by another owner: %v, want a conflict", err)
 	}
-	if _, err := m.Change(t.Context(), "f99", "uid 0", qdisc.Patch{}); !errors.Is(err, ErrUnknownFault) {
+	if _, err := m.Change(t.Context(), "f99", "uid 0", 0, qdisc.Patch{}); !errors.Is(err, ErrUnknownFault) {
 		t.Errorf("change of an unknown fault: %v", err)
 	}
 	bad := qdisc.Percent(120)
-	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &bad}); !errors.Is(err, qdisc.ErrInvalid) {
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", 0, qdisc.Patch{Loss: &bad}); !errors.Is(err, qdisc.ErrInvalid) {
 		t.Errorf("loss 120%%: %v, want invalid", err)
 	}
 }
@@ -436,7 +451,7 @@ func watch(t *testing.T, m *Manager) <-chan string {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(done)
-		_ = m.Watch(ctx, func(e fault.Event) error { kinds <- e.Kind; return nil })
+		_ = m.Watch(ctx, 0, "", func(e fault.Event) error { kinds <- e.Kind; return nil })
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	for {
@@ -654,7 +669,7 @@ func TestCountersBeginWithTheFaultAndItsChange(t *testing.T) {
 		t.Errorf("a fault that came later counts %+v", got.Counters)
 	}
 	five := qdisc.Percent(5)
-	if _, err := m.Change(t.Context(), f.ID, "uid 0", qdisc.Patch{Loss: &five}); err != nil {
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", 0, qdisc.Patch{Loss: &five}); err != nil {
 		t.Fatal(err)
 	}
 	e.count(fault.Counters{Seen: 20, Lost: 1})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 )
@@ -68,7 +69,7 @@ func (m *Manager) follow(ctx context.Context, id string, match target.Match, err
 	if moved {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.publish("changed", h.fault)
+		m.publish("changed", h, nil)
 	}
 }
 
@@ -93,13 +94,22 @@ func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved 
 			return false, err
 		}
 	}
-	if err := m.fits(h, &after); err != nil {
+	m.mu.Lock()
+	err = m.fits(h, &after)
+	m.mu.Unlock()
+	if err != nil {
 		return false, err
 	}
 	seen, err := m.count(ctx, h)
 	if err != nil {
 		return false, err
 	}
+	failpoint.At("lease.follow.begin")
+	if err := m.cfg.Journal.Intend(ctx, h.fault, slices.Concat(h.allPlaces(), places)); err != nil {
+		return false, err
+	}
+	failpoint.At("lease.follow.intended")
+	defer m.recordAsIs(ctx, h)
 	before := held{target: h.target, slots: h.slots}
 	m.take(h, after)
 	if m.rematch(ctx, h, left, came) {
@@ -112,7 +122,9 @@ func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved 
 			}
 		}
 	}
+	failpoint.At("lease.follow.came")
 	err = m.leave(ctx, h, left)
+	failpoint.At("lease.follow.left")
 	m.notePlaces(h)
 	m.rebase(ctx, h)
 	m.mu.Lock()
@@ -170,6 +182,7 @@ func (m *Manager) take(h *held, from held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.target, h.slots = from.target, from.slots
+	m.callNext()
 }
 
 // leave takes h away from slots that are no longer its own, and from those that it
@@ -194,10 +207,9 @@ func (m *Manager) leave(ctx context.Context, h *held, slots []slot) error {
 	return errors.Join(errs...)
 }
 
-// fits reports whether h may become after. Faults with the same host names come along.
+// fits reports whether h may become after. Faults with the same host names come along. The
+// caller holds the lock.
 func (m *Manager) fits(h, after *held) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, other := range m.order {
 		if other == h || sameSelector(other, h) {
 			continue

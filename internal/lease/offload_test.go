@@ -124,7 +124,7 @@ func TestSettingsAreReadWhereTheyMatter(t *testing.T) {
 	}
 	five, six := qdisc.Percent(5), qdisc.Percent(6)
 	for _, p := range []qdisc.Patch{{Loss: &five}, {Loss: &six}} {
-		if f, err = m.Change(t.Context(), f.ID, "uid 0", p); err != nil {
+		if f, err = m.Change(t.Context(), f.ID, "uid 0", 0, p); err != nil {
 			t.Fatal(err)
 		}
 		if w := strings.Join(f.Warnings, "\n"); o.reads != 1 || len(f.Offloads) != 1 || !strings.Contains(w, "--offload off") {

@@ -98,7 +98,7 @@ func randomStep(t *testing.T, r *rand.Rand, m *Manager) (fault.Fault, string, er
 		return fault.Fault{}, "nothing", nil
 	case k < 7:
 		loss := qdisc.Percent(1 + r.IntN(50))
-		f, err := m.Change(t.Context(), all[r.IntN(len(all))].ID, owner, qdisc.Patch{Loss: &loss})
+		f, err := m.Change(t.Context(), all[r.IntN(len(all))].ID, owner, 0, qdisc.Patch{Loss: &loss})
 		return f, "change", err
 	default:
 		ended, err := m.Clear(t.Context(), fault.Selector{ID: all[r.IntN(len(all))].ID}, owner)

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -35,6 +36,8 @@ var errorTable = []struct {
 	{fault.ErrConflict, codes.FailedPrecondition, "CONFLICT"},
 	{fault.ErrBusy, codes.ResourceExhausted, "BUSY"},
 	{errors.ErrUnsupported, codes.Unimplemented, "UNSUPPORTED"},
+	{fault.ErrMissed, codes.OutOfRange, "MISSED"},
+	{fault.ErrDenied, codes.PermissionDenied, "DENIED"},
 	{fault.ErrProtected, codes.PermissionDenied, "PROTECTED"},
 	{fs.ErrPermission, codes.PermissionDenied, "PERMISSION"},
 	{fs.ErrNotExist, codes.NotFound, "NOT_EXIST"},
@@ -100,6 +103,11 @@ func ErrorOf(err error) error {
 	}
 	if s.Code() == codes.DeadlineExceeded { // gRPC's own, without our detail
 		return &remoteError{text: s.Message(), sentinel: context.DeadlineExceeded}
+	}
+	if size, most := 0, 0; s.Code() == codes.ResourceExhausted { // gRPC's own, before the agent sees the call
+		if _, err := fmt.Sscanf(s.Message(), "grpc: received message larger than max (%d vs. %d)", &size, &most); err == nil {
+			return &remoteError{text: fmt.Sprintf("the request has %d bytes, and the agent takes %d at most (limits.request_bytes of its configuration)", size, most), sentinel: qdisc.ErrInvalid}
+		}
 	}
 	return err
 }

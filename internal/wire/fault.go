@@ -67,7 +67,7 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 	m := &netemv1.FaultSpec{
 		Target: s.Target, Direction: directions.toProto(s.Direction), Engine: engines.toProto(s.Engine),
 		TtlNs: int64(s.TTL), Owner: s.Owner, Force: s.Force, Offload: s.Offload,
-		Content: contentRule(s.Content),
+		Content: contentRule(s.Content), Repair: s.Repair,
 	}
 	if s.Selector != nil {
 		m.Selector = trafficSelector(*s.Selector)
@@ -83,7 +83,10 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 
 // SpecOf translates a request; the owner in it is ignored.
 func SpecOf(m *netemv1.FaultSpec) (fault.Spec, error) {
-	s := fault.Spec{Target: m.GetTarget(), TTL: time.Duration(m.GetTtlNs()), Force: m.GetForce(), Offload: m.GetOffload(), Content: contentRuleOf(m.GetContent())}
+	s := fault.Spec{
+		Target: m.GetTarget(), TTL: time.Duration(m.GetTtlNs()), Force: m.GetForce(), Offload: m.GetOffload(), Content: contentRuleOf(m.GetContent()),
+		Repair: m.GetRepair(),
+	}
 	var err error
 	if m.GetSelector() != nil {
 		if s.Selector, err = trafficSelectorOf(m.GetSelector()); err != nil {
@@ -221,7 +224,7 @@ func Fault(f fault.Fault) *netemv1.Fault {
 		Id: f.ID, Spec: FaultSpec(f.Spec), State: states.toProto(f.State), Engine: engines.toProto(f.Engine),
 		EngineReason: f.EngineReason, Placement: f.Placement, Warnings: f.Warnings, CountersMissing: f.CountersMissing,
 		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires), Offloads: offloads(f.Offloads),
-		QueuedPackets: f.Queued,
+		QueuedPackets: f.Queued, HoldToken: f.Token,
 		Counters: &netemv1.Counters{
 			Seen: f.Counters.Seen, Lost: f.Counters.Lost, Overflow: f.Counters.Overflow, Delayed: f.Counters.Delayed,
 			Duplicated: f.Counters.Duplicated, Reordered: f.Counters.Reordered, Corrupted: f.Counters.Corrupted, Opened: f.Counters.Opened,
@@ -238,7 +241,7 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 	s.Owner = m.GetSpec().GetOwner()
 	f := fault.Fault{
 		ID: m.GetId(), Spec: s, EngineReason: m.GetEngineReason(), Placement: m.GetPlacement(), Warnings: m.GetWarnings(),
-		CountersMissing: m.GetCountersMissing(), Queued: m.GetQueuedPackets(),
+		CountersMissing: m.GetCountersMissing(), Queued: m.GetQueuedPackets(), Token: m.GetHoldToken(),
 		Applied: m.GetApplied().AsTime(), Expires: m.GetExpires().AsTime(), Offloads: offloadsOf(m.GetOffloads()),
 	}
 	if f.State, err = states.fromProto("state", m.GetState()); err != nil {

@@ -15,5 +15,18 @@ const (
 	ServerMinPing = 5 * time.Second
 )
 
+// How a client comes back after its connection broke: it tries again after
+// ReconnectFirst, and then after ever longer times up to ReconnectMost. gRPC's own,
+// 120 s, would outlive most outages.
+const (
+	ReconnectFirst = 100 * time.Millisecond
+	ReconnectMost  = time.Second
+)
+
+// HoldGrace is how long a held fault stands at most after the TCP connection of its
+// holder broke, or less where its time to live is shorter. Over a unix socket there is
+// none: what ends that connection ended the holder.
+const HoldGrace = 10 * time.Second
+
 // MaxRequest is the largest message that the agent accepts, in bytes.
 const MaxRequest = 1 << 20

@@ -36,7 +36,7 @@ func TestFaultSurvivesTheTrip(t *testing.T) {
 		{
 			ID: "f1", State: fault.Drifted, Engine: fault.EBPF, EngineReason: "why", Placement: []string{"a", "b"}, Warnings: []string{"w"}, CountersMissing: []string{"c"}, Queued: 9,
 			Applied: time.Unix(1, 2).UTC(), Expires: time.Unix(3, 4).UTC(),
-			Spec:     fault.Spec{Target: "pg", Direction: fault.Both, Engine: fault.Auto, Packet: &every, TTL: time.Minute, Owner: "uid 0"},
+			Spec: fault.Spec{Target: "pg", Direction: fault.Both, Engine: fault.Auto, Packet: &every, TTL: time.Minute, Owner: "uid 0", Repair: true}, Token: 10,
 			Counters: fault.Counters{Seen: 1, Lost: 2, Overflow: 3, Delayed: 4, Duplicated: 5, Reordered: 6, Corrupted: 7, Opened: 8},
 		},
 		{
@@ -149,6 +149,9 @@ func TestErrorsSurviveTheTrip(t *testing.T) {
 func TestKeepaliveOfBothEndsFit(t *testing.T) {
 	if ServerMinPing > ClientPing {
 		t.Errorf("the client pings every %v, the server allows one each %v: it would cut the connection", ClientPing, ServerMinPing)
+	}
+	if ReconnectFirst > ReconnectMost || ReconnectMost > time.Second || ReconnectMost*5 > HoldGrace {
+		t.Errorf("a client comes back after %v to %v, in a grace of %v", ReconnectFirst, ReconnectMost, HoldGrace)
 	}
 	if noticed := ClientPing + ClientPingTimeout; noticed > 15*time.Second {
 		t.Errorf("a dead agent is noticed after %v only", noticed)

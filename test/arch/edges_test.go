@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"netemtest":        {"internal/client", "internal/fault", "internal/target", "qdisc"},
 	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
 	"cmd/netemctl":     {"internal/cli", "internal/client", "internal/version"},
-	"cmd/netemd":       {"internal/agent", "internal/child", "internal/fault", "internal/version"},
+	"cmd/netemd":       {"internal/access", "internal/agent", "internal/child", "internal/config", "internal/fault", "internal/version"},
 	"internal/child":   {"namespaces"},
 	"internal/version": {},
 	"internal/target":  {"namespaces", "qdisc"},
@@ -29,9 +29,15 @@ var allowed = map[string][]string{
 	"internal/ether": {},
 	"internal/lab":   {"internal/child", "internal/target", "namespaces", "qdisc"},
 	"internal/lab/":  {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
-	"internal/lease": {"internal/content", "internal/fault", "internal/target", "namespaces", "qdisc"},
+	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
+	// The clock that events and records are told by.
+	"internal/monotonic": {},
+	// Where tests have the process killed.
+	"internal/failpoint": {},
+	// What is being done to the kernel, on disk; it declares no interface and knows no engine.
+	"internal/journal": {"internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
 	// Engines know what a fault is and where; never who holds it.
-	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
+	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/failpoint", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
 	// What a match selects, as Go and as a program for the kernel; for both engines.
 	"internal/match": {"internal/ether", "internal/target"},
 	// What a verification found, for both sides of the socket.
@@ -46,8 +52,15 @@ var allowed = map[string][]string{
 	"internal/feature/": {"internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "namespaces", "qdisc"},
 	"internal/wire":     {"api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
 	"internal/client":   {"api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
-	"internal/agent": {"api/", "internal/child", "internal/content", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
-		"internal/lab", "internal/lab/", "internal/lease", "internal/offload", "internal/prober", "internal/target", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
+	// Who may do what, the configuration that says so, and the log of who did.
+	"internal/access": {"internal/fault", "qdisc"},
+	"internal/config": {"internal/access", "internal/fault", "qdisc"},
+	"internal/audit":  {"internal/monotonic"},
+	// Metrics and traces: what the agent does, for others to see. The books of the faults
+	// know nothing of it; it stands around what they work with.
+	"internal/telemetry": {"api/", "internal/config", "internal/content", "internal/fault", "internal/lease", "internal/target", "internal/version", "qdisc"},
+	"internal/agent": {"api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
+		"internal/lab", "internal/lab/", "internal/lease", "internal/offload", "internal/prober", "internal/target", "internal/telemetry", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	"internal/testbed":    {},
@@ -108,6 +121,7 @@ func TestNetemctlLinksNoEngine(t *testing.T) {
 		for _, p := range deps {
 			for _, heavy := range []string{
 				"github.com/cilium/ebpf", "github.com/Shopify/toxiproxy", "github.com/jackc/pgx",
+				"github.com/prometheus", "go.opentelemetry.io", module + "/internal/telemetry",
 				module + "/internal/engine/", module + "/internal/evidence", module + "/internal/agent", module + "/internal/lease",
 			} {
 				if strings.HasPrefix(p.ImportPath, heavy) {
@@ -115,6 +129,25 @@ func TestNetemctlLinksNoEngine(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What the agent shows of itself is no part of what it does: only one room knows how
+// that is done, the others have hooks at most.
+func TestOneRoomMeasures(t *testing.T) {
+	found := false
+	for _, p := range list(t, "linux", "./...") {
+		for _, imp := range p.Imports {
+			if !strings.HasPrefix(imp, "github.com/prometheus/") && !strings.HasPrefix(imp, "go.opentelemetry.io/") {
+				continue
+			}
+			if found = true; p.ImportPath != module+"/internal/telemetry" {
+				t.Errorf("%s imports %s", p.ImportPath, imp)
+			}
+		}
+	}
+	if !found {
+		t.Error("nobody measures")
 	}
 }
 

@@ -802,6 +802,7 @@ type FaultSpec struct {
 	Force         []string               `protobuf:"bytes,9,rep,name=force,proto3" json:"force,omitempty"`       // agent | ssh | default-route
 	Offload       string                 `protobuf:"bytes,10,opt,name=offload,proto3" json:"offload,omitempty"`  // empty or "off"
 	Content       *ContentRule           `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`  // instead of packet or toxics
+	Repair        bool                   `protobuf:"varint,12,opt,name=repair,proto3" json:"repair,omitempty"`   // put back what somebody else changed or removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -911,6 +912,13 @@ func (x *FaultSpec) GetContent() *ContentRule {
 		return x.Content
 	}
 	return nil
+}
+
+func (x *FaultSpec) GetRepair() bool {
+	if x != nil {
+		return x.Repair
+	}
+	return false
 }
 
 // ContentRule chooses packets by what they are.
@@ -1298,6 +1306,7 @@ type Fault struct {
 	CountersMissing []string               `protobuf:"bytes,11,rep,name=counters_missing,json=countersMissing,proto3" json:"counters_missing,omitempty"`
 	Offloads        []*Offload             `protobuf:"bytes,12,rep,name=offloads,proto3" json:"offloads,omitempty"`
 	QueuedPackets   uint64                 `protobuf:"varint,13,opt,name=queued_packets,json=queuedPackets,proto3" json:"queued_packets,omitempty"` // held by the fault at the last look
+	HoldToken       uint64                 `protobuf:"varint,14,opt,name=hold_token,json=holdToken,proto3" json:"hold_token,omitempty"`             // of the stream that holds it; 0: none does
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1423,6 +1432,13 @@ func (x *Fault) GetQueuedPackets() uint64 {
 	return 0
 }
 
+func (x *Fault) GetHoldToken() uint64 {
+	if x != nil {
+		return x.HoldToken
+	}
+	return 0
+}
+
 type Offload struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1497,6 +1513,8 @@ type ApplyRequest struct {
 	Spec      *FaultSpec             `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// the client's own SSH_CONNECTION, if it runs in an ssh session
 	SshConnection string `protobuf:"bytes,3,opt,name=ssh_connection,json=sshConnection,proto3" json:"ssh_connection,omitempty"`
+	// how long to wait for a conflicting fault's end; 0: not at all
+	WaitNs        int64 `protobuf:"varint,4,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1552,17 +1570,341 @@ func (x *ApplyRequest) GetSshConnection() string {
 	return ""
 }
 
+func (x *ApplyRequest) GetWaitNs() int64 {
+	if x != nil {
+		return x.WaitNs
+	}
+	return 0
+}
+
+// HoldRequest begins with apply or resume; renew and release follow.
+type HoldRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*HoldRequest_Apply
+	//	*HoldRequest_Resume
+	//	*HoldRequest_Renew
+	//	*HoldRequest_Release
+	What          isHoldRequest_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRequest) Reset() {
+	*x = HoldRequest{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRequest) ProtoMessage() {}
+
+func (x *HoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
+func (*HoldRequest) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *HoldRequest) GetWhat() isHoldRequest_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *HoldRequest) GetApply() *ApplyRequest {
+	if x != nil {
+		if x, ok := x.What.(*HoldRequest_Apply); ok {
+			return x.Apply
+		}
+	}
+	return nil
+}
+
+func (x *HoldRequest) GetResume() *HoldResume {
+	if x != nil {
+		if x, ok := x.What.(*HoldRequest_Resume); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+func (x *HoldRequest) GetRenew() *HoldRenew {
+	if x != nil {
+		if x, ok := x.What.(*HoldRequest_Renew); ok {
+			return x.Renew
+		}
+	}
+	return nil
+}
+
+func (x *HoldRequest) GetRelease() *HoldRelease {
+	if x != nil {
+		if x, ok := x.What.(*HoldRequest_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
+type isHoldRequest_What interface {
+	isHoldRequest_What()
+}
+
+type HoldRequest_Apply struct {
+	Apply *ApplyRequest `protobuf:"bytes,1,opt,name=apply,proto3,oneof"`
+}
+
+type HoldRequest_Resume struct {
+	Resume *HoldResume `protobuf:"bytes,2,opt,name=resume,proto3,oneof"`
+}
+
+type HoldRequest_Renew struct {
+	Renew *HoldRenew `protobuf:"bytes,3,opt,name=renew,proto3,oneof"`
+}
+
+type HoldRequest_Release struct {
+	Release *HoldRelease `protobuf:"bytes,4,opt,name=release,proto3,oneof"`
+}
+
+func (*HoldRequest_Apply) isHoldRequest_What() {}
+
+func (*HoldRequest_Resume) isHoldRequest_What() {}
+
+func (*HoldRequest_Renew) isHoldRequest_What() {}
+
+func (*HoldRequest_Release) isHoldRequest_What() {}
+
+// HoldResume takes over a fault that was held by a stream which broke. The stream that
+// had it before, and its token, are no longer valid.
+type HoldResume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldResume) Reset() {
+	*x = HoldResume{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldResume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldResume) ProtoMessage() {}
+
+func (x *HoldResume) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldResume.ProtoReflect.Descriptor instead.
+func (*HoldResume) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *HoldResume) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *HoldResume) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+// HoldRenew gives the fault its time to live again, from now.
+type HoldRenew struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRenew) Reset() {
+	*x = HoldRenew{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRenew) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRenew) ProtoMessage() {}
+
+func (x *HoldRenew) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRenew.ProtoReflect.Descriptor instead.
+func (*HoldRenew) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
+}
+
+// HoldRelease ends the fault; its last state and counters are answered.
+type HoldRelease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRelease) Reset() {
+	*x = HoldRelease{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRelease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRelease) ProtoMessage() {}
+
+func (x *HoldRelease) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRelease.ProtoReflect.Descriptor instead.
+func (*HoldRelease) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
+}
+
+// HoldResponse follows apply, resume, each renew and release, and each change of the
+// fault's state.
+type HoldResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Fault *Fault                 `protobuf:"bytes,1,opt,name=fault,proto3" json:"fault,omitempty"`
+	// grows with each stream that holds a fault of this agent
+	Token uint64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	// what happened, as in Event; "waiting" while a conflicting fault stands
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// of "waiting": the conflict in words
+	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldResponse) Reset() {
+	*x = HoldResponse{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldResponse) ProtoMessage() {}
+
+func (x *HoldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
+func (*HoldResponse) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *HoldResponse) GetFault() *Fault {
+	if x != nil {
+		return x.Fault
+	}
+	return nil
+}
+
+func (x *HoldResponse) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *HoldResponse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HoldResponse) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 type ChangeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Packet        *Netem                 `protobuf:"bytes,2,opt,name=packet,proto3" json:"packet,omitempty"`
+	HoldToken     uint64                 `protobuf:"varint,3,opt,name=hold_token,json=holdToken,proto3" json:"hold_token,omitempty"` // 0: whoever holds it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1916,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1929,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ChangeRequest) GetId() string {
@@ -1604,6 +1946,13 @@ func (x *ChangeRequest) GetPacket() *Netem {
 	return nil
 }
 
+func (x *ChangeRequest) GetHoldToken() uint64 {
+	if x != nil {
+		return x.HoldToken
+	}
+	return 0
+}
+
 type GetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1613,7 +1962,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1974,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1987,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1656,7 +2005,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +2017,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +2030,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
 }
 
 type ListResponse struct {
@@ -1693,7 +2042,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +2054,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +2067,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListResponse) GetFaults() []*Fault {
@@ -1738,7 +2087,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +2099,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +2112,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1797,7 +2146,7 @@ type ClearRequest struct {
 
 func (x *ClearRequest) Reset() {
 	*x = ClearRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +2158,7 @@ func (x *ClearRequest) String() string {
 func (*ClearRequest) ProtoMessage() {}
 
 func (x *ClearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +2171,7 @@ func (x *ClearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRequest.ProtoReflect.Descriptor instead.
 func (*ClearRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClearRequest) GetWhat() isClearRequest_What {
@@ -1906,7 +2255,7 @@ type DeviceName struct {
 
 func (x *DeviceName) Reset() {
 	*x = DeviceName{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2267,7 @@ func (x *DeviceName) String() string {
 func (*DeviceName) ProtoMessage() {}
 
 func (x *DeviceName) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2280,7 @@ func (x *DeviceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceName.ProtoReflect.Descriptor instead.
 func (*DeviceName) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeviceName) GetNamespace() string {
@@ -1957,7 +2306,7 @@ type ClearResponse struct {
 
 func (x *ClearResponse) Reset() {
 	*x = ClearResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2318,7 @@ func (x *ClearResponse) String() string {
 func (*ClearResponse) ProtoMessage() {}
 
 func (x *ClearResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2331,7 @@ func (x *ClearResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearResponse.ProtoReflect.Descriptor instead.
 func (*ClearResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClearResponse) GetCleared() []*Fault {
@@ -1993,14 +2342,18 @@ func (x *ClearResponse) GetCleared() []*Fault {
 }
 
 type WatchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// the number of the last event that was seen, and the life of the agent that gave it;
+	// empty: from now on
+	After         uint64 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	Life          string `protobuf:"bytes,2,opt,name=life,proto3" json:"life,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2365,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2378,21 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *WatchRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *WatchRequest) GetLife() string {
+	if x != nil {
+		return x.Life
+	}
+	return ""
 }
 
 type VerifyRequest struct {
@@ -2039,7 +2406,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2418,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2431,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *VerifyRequest) GetId() string {
@@ -2100,7 +2467,7 @@ type VerifyMessage struct {
 
 func (x *VerifyMessage) Reset() {
 	*x = VerifyMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2479,7 @@ func (x *VerifyMessage) String() string {
 func (*VerifyMessage) ProtoMessage() {}
 
 func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2492,7 @@ func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyMessage.ProtoReflect.Descriptor instead.
 func (*VerifyMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *VerifyMessage) GetSent() int32 {
@@ -2159,7 +2526,7 @@ type PacketsRequest struct {
 
 func (x *PacketsRequest) Reset() {
 	*x = PacketsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2538,7 @@ func (x *PacketsRequest) String() string {
 func (*PacketsRequest) ProtoMessage() {}
 
 func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2551,7 @@ func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsRequest.ProtoReflect.Descriptor instead.
 func (*PacketsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PacketsRequest) GetId() string {
@@ -2218,7 +2585,7 @@ type PacketsMessage struct {
 
 func (x *PacketsMessage) Reset() {
 	*x = PacketsMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2597,7 @@ func (x *PacketsMessage) String() string {
 func (*PacketsMessage) ProtoMessage() {}
 
 func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2610,7 @@ func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsMessage.ProtoReflect.Descriptor instead.
 func (*PacketsMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PacketsMessage) GetPackets() []*ChosenPacket {
@@ -2301,7 +2668,7 @@ type ChosenPacket struct {
 
 func (x *ChosenPacket) Reset() {
 	*x = ChosenPacket{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2680,7 @@ func (x *ChosenPacket) String() string {
 func (*ChosenPacket) ProtoMessage() {}
 
 func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2693,7 @@ func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChosenPacket.ProtoReflect.Descriptor instead.
 func (*ChosenPacket) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ChosenPacket) GetMonotonicNs() int64 {
@@ -2410,15 +2777,19 @@ type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
 	// applied | changed | renewed | expired | cleared | lost | drifted | repaired
-	Kind          string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Fault         *Fault `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
+	Kind  string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Fault *Fault `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
+	// 1 is the first event of the agent's life, which has a name of its own
+	Number        uint64 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Life          string `protobuf:"bytes,5,opt,name=life,proto3" json:"life,omitempty"`
+	MonotonicNs   int64  `protobuf:"varint,6,opt,name=monotonic_ns,json=monotonicNs,proto3" json:"monotonic_ns,omitempty"` // CLOCK_MONOTONIC of the agent's machine
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2801,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2814,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -2467,6 +2838,27 @@ func (x *Event) GetFault() *Fault {
 	return nil
 }
 
+func (x *Event) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Event) GetLife() string {
+	if x != nil {
+		return x.Life
+	}
+	return ""
+}
+
+func (x *Event) GetMonotonicNs() int64 {
+	if x != nil {
+		return x.MonotonicNs
+	}
+	return 0
+}
+
 type Target struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2484,7 +2876,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2888,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2901,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Target) GetName() string {
@@ -2591,7 +2983,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2995,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +3008,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Place) GetNamespace() string {
@@ -2690,7 +3082,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +3094,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +3107,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Flow) GetProtocol() uint32 {
@@ -2775,7 +3167,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +3179,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +3192,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
 }
 
 type ListTargetsResponse struct {
@@ -2812,7 +3204,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +3216,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3229,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -2856,7 +3248,7 @@ type AddTargetRequest struct {
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3260,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3273,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -2900,7 +3292,7 @@ type RemoveTargetRequest struct {
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +3304,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3317,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -2943,7 +3335,7 @@ type RemoveTargetResponse struct {
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3347,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3360,7 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
 }
 
 type ResolveTargetRequest struct {
@@ -2980,7 +3372,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3384,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3397,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -3027,7 +3419,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3431,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3444,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Lab) GetName() string {
@@ -3095,7 +3487,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3499,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3512,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LabNode) GetName() string {
@@ -3164,7 +3556,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3568,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3581,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LabService) GetKind() string {
@@ -3236,7 +3628,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3640,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3653,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -3281,7 +3673,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3685,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3698,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -3332,7 +3724,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3736,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3749,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -3376,7 +3768,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3780,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +3793,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -3419,7 +3811,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3823,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3836,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 type ListLabsResponse struct {
@@ -3456,7 +3848,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +3860,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +3873,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -3500,7 +3892,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3904,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3917,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -3551,7 +3943,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3955,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3968,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -3647,7 +4039,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +4051,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +4064,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -3704,7 +4096,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +4108,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +4121,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
 }
 
 type FeaturesResponse struct {
@@ -3744,7 +4136,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3756,7 +4148,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3769,7 +4161,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -3813,7 +4205,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +4217,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +4230,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Feature) GetName() string {
@@ -3877,7 +4269,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4281,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4294,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
 }
 
 type VersionResponse struct {
@@ -3919,7 +4311,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4323,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4336,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -4089,7 +4481,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x12average_size_bytes\x18\t \x01(\x04R\x10averageSizeBytes\x120\n" +
 	"\x14size_variation_bytes\x18\n" +
 	" \x01(\x04R\x12sizeVariationBytes\x12\x19\n" +
-	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\x97\x03\n" +
+	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xaf\x03\n" +
 	"\tFaultSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x121\n" +
 	"\tdirection\x18\x02 \x01(\x0e2\x13.netem.v1.DirectionR\tdirection\x12(\n" +
@@ -4102,7 +4494,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x05force\x18\t \x03(\tR\x05force\x12\x18\n" +
 	"\aoffload\x18\n" +
 	" \x01(\tR\aoffload\x12/\n" +
-	"\acontent\x18\v \x01(\v2\x15.netem.v1.ContentRuleR\acontent\"\xa5\x01\n" +
+	"\acontent\x18\v \x01(\v2\x15.netem.v1.ContentRuleR\acontent\x12\x16\n" +
+	"\x06repair\x18\f \x01(\bR\x06repair\"\xa5\x01\n" +
 	"\vContentRule\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\f\n" +
 	"\x01n\x18\x02 \x01(\rR\x01n\x12\x1e\n" +
@@ -4141,7 +4534,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"duplicated\x12\x1c\n" +
 	"\treordered\x18\x06 \x01(\x04R\treordered\x12\x1c\n" +
 	"\tcorrupted\x18\a \x01(\x04R\tcorrupted\x12\x16\n" +
-	"\x06opened\x18\b \x01(\x04R\x06opened\"\x92\x04\n" +
+	"\x06opened\x18\b \x01(\x04R\x06opened\"\xb1\x04\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +
@@ -4156,20 +4549,42 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	" \x01(\v2\x12.netem.v1.CountersR\bcounters\x12)\n" +
 	"\x10counters_missing\x18\v \x03(\tR\x0fcountersMissing\x12-\n" +
 	"\boffloads\x18\f \x03(\v2\x11.netem.v1.OffloadR\boffloads\x12%\n" +
-	"\x0equeued_packets\x18\r \x01(\x04R\rqueuedPackets\"i\n" +
+	"\x0equeued_packets\x18\r \x01(\x04R\rqueuedPackets\x12\x1d\n" +
+	"\n" +
+	"hold_token\x18\x0e \x01(\x04R\tholdToken\"i\n" +
 	"\aOffload\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x16\n" +
 	"\x06before\x18\x03 \x03(\tR\x06before\x12\x10\n" +
-	"\x03off\x18\x04 \x03(\tR\x03off\"}\n" +
+	"\x03off\x18\x04 \x03(\tR\x03off\"\x96\x01\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12%\n" +
-	"\x0essh_connection\x18\x03 \x01(\tR\rsshConnection\"H\n" +
+	"\x0essh_connection\x18\x03 \x01(\tR\rsshConnection\x12\x17\n" +
+	"\await_ns\x18\x04 \x01(\x03R\x06waitNs\"\xd5\x01\n" +
+	"\vHoldRequest\x12.\n" +
+	"\x05apply\x18\x01 \x01(\v2\x16.netem.v1.ApplyRequestH\x00R\x05apply\x12.\n" +
+	"\x06resume\x18\x02 \x01(\v2\x14.netem.v1.HoldResumeH\x00R\x06resume\x12+\n" +
+	"\x05renew\x18\x03 \x01(\v2\x13.netem.v1.HoldRenewH\x00R\x05renew\x121\n" +
+	"\arelease\x18\x04 \x01(\v2\x15.netem.v1.HoldReleaseH\x00R\areleaseB\x06\n" +
+	"\x04what\"2\n" +
+	"\n" +
+	"HoldResume\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\"\v\n" +
+	"\tHoldRenew\"\r\n" +
+	"\vHoldRelease\"w\n" +
+	"\fHoldResponse\x12%\n" +
+	"\x05fault\x18\x01 \x01(\v2\x0f.netem.v1.FaultR\x05fault\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\"g\n" +
 	"\rChangeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
-	"\x06packet\x18\x02 \x01(\v2\x0f.netem.v1.NetemR\x06packet\"\x1c\n" +
+	"\x06packet\x18\x02 \x01(\v2\x0f.netem.v1.NetemR\x06packet\x12\x1d\n" +
+	"\n" +
+	"hold_token\x18\x03 \x01(\x04R\tholdToken\"\x1c\n" +
 	"\n" +
 	"GetRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\r\n" +
@@ -4190,8 +4605,10 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\":\n" +
 	"\rClearResponse\x12)\n" +
-	"\acleared\x18\x01 \x03(\v2\x0f.netem.v1.FaultR\acleared\"\x0e\n" +
-	"\fWatchRequest\"g\n" +
+	"\acleared\x18\x01 \x03(\v2\x0f.netem.v1.FaultR\acleared\"8\n" +
+	"\fWatchRequest\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x12\n" +
+	"\x04life\x18\x02 \x01(\tR\x04life\"g\n" +
 	"\rVerifyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\apackets\x18\x02 \x01(\x05R\apackets\x12,\n" +
@@ -4222,11 +4639,14 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\fdata_segment\x18\t \x01(\rR\vdataSegment\x12!\n" +
 	"\flength_bytes\x18\n" +
 	" \x01(\rR\vlengthBytes\x12!\n" +
-	"\fwire_packets\x18\v \x01(\rR\vwirePackets\"r\n" +
+	"\fwire_packets\x18\v \x01(\rR\vwirePackets\"\xc1\x01\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12%\n" +
-	"\x05fault\x18\x03 \x01(\v2\x0f.netem.v1.FaultR\x05fault\"\x8e\x02\n" +
+	"\x05fault\x18\x03 \x01(\v2\x0f.netem.v1.FaultR\x05fault\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04life\x18\x05 \x01(\tR\x04life\x12!\n" +
+	"\fmonotonic_ns\x18\x06 \x01(\x03R\vmonotonicNs\"\x8e\x02\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\tR\x03lab\x12\x12\n" +
@@ -4350,14 +4770,15 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10FAULT_STATE_LOST\x10\x02\x12\x17\n" +
 	"\x13FAULT_STATE_DRIFTED\x10\x03\x12\x17\n" +
 	"\x13FAULT_STATE_CLEARED\x10\x04\x12\x17\n" +
-	"\x13FAULT_STATE_EXPIRED\x10\x052\xf2\x03\n" +
+	"\x13FAULT_STATE_EXPIRED\x10\x052\xad\x04\n" +
 	"\x06Faults\x120\n" +
 	"\x05Apply\x12\x16.netem.v1.ApplyRequest\x1a\x0f.netem.v1.Fault\x122\n" +
 	"\x06Change\x12\x17.netem.v1.ChangeRequest\x1a\x0f.netem.v1.Fault\x12,\n" +
 	"\x03Get\x12\x14.netem.v1.GetRequest\x1a\x0f.netem.v1.Fault\x125\n" +
 	"\x04List\x12\x15.netem.v1.ListRequest\x1a\x16.netem.v1.ListResponse\x120\n" +
 	"\x05Renew\x12\x16.netem.v1.RenewRequest\x1a\x0f.netem.v1.Fault\x128\n" +
-	"\x05Clear\x12\x16.netem.v1.ClearRequest\x1a\x17.netem.v1.ClearResponse\x122\n" +
+	"\x05Clear\x12\x16.netem.v1.ClearRequest\x1a\x17.netem.v1.ClearResponse\x129\n" +
+	"\x04Hold\x12\x15.netem.v1.HoldRequest\x1a\x16.netem.v1.HoldResponse(\x010\x01\x122\n" +
 	"\x05Watch\x12\x16.netem.v1.WatchRequest\x1a\x0f.netem.v1.Event0\x01\x12<\n" +
 	"\x06Verify\x12\x17.netem.v1.VerifyRequest\x1a\x17.netem.v1.VerifyMessage0\x01\x12?\n" +
 	"\aPackets\x12\x18.netem.v1.PacketsRequest\x1a\x18.netem.v1.PacketsMessage0\x012\x89\x02\n" +
@@ -4390,7 +4811,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -4408,48 +4829,53 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*Fault)(nil),                 // 13: netem.v1.Fault
 	(*Offload)(nil),               // 14: netem.v1.Offload
 	(*ApplyRequest)(nil),          // 15: netem.v1.ApplyRequest
-	(*ChangeRequest)(nil),         // 16: netem.v1.ChangeRequest
-	(*GetRequest)(nil),            // 17: netem.v1.GetRequest
-	(*ListRequest)(nil),           // 18: netem.v1.ListRequest
-	(*ListResponse)(nil),          // 19: netem.v1.ListResponse
-	(*RenewRequest)(nil),          // 20: netem.v1.RenewRequest
-	(*ClearRequest)(nil),          // 21: netem.v1.ClearRequest
-	(*DeviceName)(nil),            // 22: netem.v1.DeviceName
-	(*ClearResponse)(nil),         // 23: netem.v1.ClearResponse
-	(*WatchRequest)(nil),          // 24: netem.v1.WatchRequest
-	(*VerifyRequest)(nil),         // 25: netem.v1.VerifyRequest
-	(*VerifyMessage)(nil),         // 26: netem.v1.VerifyMessage
-	(*PacketsRequest)(nil),        // 27: netem.v1.PacketsRequest
-	(*PacketsMessage)(nil),        // 28: netem.v1.PacketsMessage
-	(*ChosenPacket)(nil),          // 29: netem.v1.ChosenPacket
-	(*Event)(nil),                 // 30: netem.v1.Event
-	(*Target)(nil),                // 31: netem.v1.Target
-	(*Place)(nil),                 // 32: netem.v1.Place
-	(*Flow)(nil),                  // 33: netem.v1.Flow
-	(*ListTargetsRequest)(nil),    // 34: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 35: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 36: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 37: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 38: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 39: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 40: netem.v1.Lab
-	(*LabNode)(nil),               // 41: netem.v1.LabNode
-	(*LabService)(nil),            // 42: netem.v1.LabService
-	(*LabUpRequest)(nil),          // 43: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 44: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 45: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 46: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 47: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 48: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 49: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 50: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 51: netem.v1.ProbeMessage
-	(*FeaturesRequest)(nil),       // 52: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 53: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 54: netem.v1.Feature
-	(*VersionRequest)(nil),        // 55: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 56: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*HoldRequest)(nil),           // 16: netem.v1.HoldRequest
+	(*HoldResume)(nil),            // 17: netem.v1.HoldResume
+	(*HoldRenew)(nil),             // 18: netem.v1.HoldRenew
+	(*HoldRelease)(nil),           // 19: netem.v1.HoldRelease
+	(*HoldResponse)(nil),          // 20: netem.v1.HoldResponse
+	(*ChangeRequest)(nil),         // 21: netem.v1.ChangeRequest
+	(*GetRequest)(nil),            // 22: netem.v1.GetRequest
+	(*ListRequest)(nil),           // 23: netem.v1.ListRequest
+	(*ListResponse)(nil),          // 24: netem.v1.ListResponse
+	(*RenewRequest)(nil),          // 25: netem.v1.RenewRequest
+	(*ClearRequest)(nil),          // 26: netem.v1.ClearRequest
+	(*DeviceName)(nil),            // 27: netem.v1.DeviceName
+	(*ClearResponse)(nil),         // 28: netem.v1.ClearResponse
+	(*WatchRequest)(nil),          // 29: netem.v1.WatchRequest
+	(*VerifyRequest)(nil),         // 30: netem.v1.VerifyRequest
+	(*VerifyMessage)(nil),         // 31: netem.v1.VerifyMessage
+	(*PacketsRequest)(nil),        // 32: netem.v1.PacketsRequest
+	(*PacketsMessage)(nil),        // 33: netem.v1.PacketsMessage
+	(*ChosenPacket)(nil),          // 34: netem.v1.ChosenPacket
+	(*Event)(nil),                 // 35: netem.v1.Event
+	(*Target)(nil),                // 36: netem.v1.Target
+	(*Place)(nil),                 // 37: netem.v1.Place
+	(*Flow)(nil),                  // 38: netem.v1.Flow
+	(*ListTargetsRequest)(nil),    // 39: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 40: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 41: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 42: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 43: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 44: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 45: netem.v1.Lab
+	(*LabNode)(nil),               // 46: netem.v1.LabNode
+	(*LabService)(nil),            // 47: netem.v1.LabService
+	(*LabUpRequest)(nil),          // 48: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 49: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 50: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 51: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 52: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 53: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 54: netem.v1.GetLabRequest
+	(*ProbeRequest)(nil),          // 55: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 56: netem.v1.ProbeMessage
+	(*FeaturesRequest)(nil),       // 57: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 58: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 59: netem.v1.Feature
+	(*VersionRequest)(nil),        // 60: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 61: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -4467,79 +4893,86 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	8,  // 12: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
 	2,  // 13: netem.v1.Fault.state:type_name -> netem.v1.FaultState
 	1,  // 14: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	57, // 15: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	57, // 16: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	62, // 15: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	62, // 16: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	12, // 17: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	14, // 18: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
 	8,  // 19: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	3,  // 20: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	13, // 21: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	22, // 22: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
-	13, // 23: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	29, // 24: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	57, // 25: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	57, // 26: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13, // 27: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	32, // 28: netem.v1.Target.to:type_name -> netem.v1.Place
-	32, // 29: netem.v1.Target.from:type_name -> netem.v1.Place
-	33, // 30: netem.v1.Place.include:type_name -> netem.v1.Flow
-	33, // 31: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	11, // 32: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	11, // 33: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	31, // 34: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	31, // 35: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	41, // 36: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	57, // 37: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	42, // 38: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	40, // 39: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	40, // 40: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	54, // 41: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 42: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	15, // 43: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	16, // 44: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	17, // 45: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	18, // 46: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	20, // 47: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	21, // 48: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	24, // 49: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	25, // 50: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	27, // 51: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	34, // 52: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	36, // 53: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	37, // 54: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	39, // 55: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	43, // 56: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	45, // 57: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	47, // 58: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	49, // 59: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	50, // 60: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	52, // 61: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	55, // 62: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	13, // 63: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	13, // 64: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	13, // 65: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	19, // 66: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	13, // 67: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	23, // 68: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	30, // 69: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	26, // 70: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	28, // 71: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	35, // 72: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	31, // 73: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	38, // 74: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	31, // 75: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	44, // 76: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	46, // 77: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	48, // 78: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	40, // 79: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	51, // 80: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	53, // 81: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	56, // 82: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	63, // [63:83] is the sub-list for method output_type
-	43, // [43:63] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	15, // 20: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
+	17, // 21: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
+	18, // 22: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
+	19, // 23: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
+	13, // 24: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
+	3,  // 25: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	13, // 26: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	27, // 27: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	13, // 28: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	34, // 29: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
+	62, // 30: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	62, // 31: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13, // 32: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	37, // 33: netem.v1.Target.to:type_name -> netem.v1.Place
+	37, // 34: netem.v1.Target.from:type_name -> netem.v1.Place
+	38, // 35: netem.v1.Place.include:type_name -> netem.v1.Flow
+	38, // 36: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	11, // 37: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	11, // 38: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	36, // 39: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	36, // 40: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	46, // 41: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	62, // 42: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	47, // 43: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	45, // 44: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	45, // 45: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	59, // 46: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 47: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	15, // 48: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	21, // 49: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	22, // 50: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	23, // 51: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	25, // 52: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	26, // 53: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	16, // 54: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	29, // 55: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	30, // 56: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	32, // 57: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	39, // 58: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	41, // 59: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	42, // 60: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	44, // 61: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	48, // 62: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	50, // 63: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	52, // 64: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	54, // 65: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	55, // 66: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	57, // 67: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	60, // 68: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	13, // 69: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	13, // 70: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	13, // 71: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	24, // 72: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	13, // 73: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	28, // 74: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	20, // 75: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	35, // 76: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	31, // 77: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	33, // 78: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	40, // 79: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	36, // 80: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	43, // 81: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	36, // 82: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	49, // 83: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	51, // 84: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	53, // 85: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	45, // 86: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	56, // 87: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	58, // 88: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	61, // 89: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	69, // [69:90] is the sub-list for method output_type
+	48, // [48:69] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -4548,7 +4981,13 @@ func file_api_netem_v1_netem_proto_init() {
 		return
 	}
 	file_api_netem_v1_netem_proto_msgTypes[0].OneofWrappers = []any{}
-	file_api_netem_v1_netem_proto_msgTypes[18].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[13].OneofWrappers = []any{
+		(*HoldRequest_Apply)(nil),
+		(*HoldRequest_Resume)(nil),
+		(*HoldRequest_Renew)(nil),
+		(*HoldRequest_Release)(nil),
+	}
+	file_api_netem_v1_netem_proto_msgTypes[23].OneofWrappers = []any{
 		(*ClearRequest_Id)(nil),
 		(*ClearRequest_Target)(nil),
 		(*ClearRequest_All)(nil),
@@ -4560,7 +4999,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   54,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

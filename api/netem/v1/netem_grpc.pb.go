@@ -28,6 +28,7 @@ const (
 	Faults_List_FullMethodName    = "/netem.v1.Faults/List"
 	Faults_Renew_FullMethodName   = "/netem.v1.Faults/Renew"
 	Faults_Clear_FullMethodName   = "/netem.v1.Faults/Clear"
+	Faults_Hold_FullMethodName    = "/netem.v1.Faults/Hold"
 	Faults_Watch_FullMethodName   = "/netem.v1.Faults/Watch"
 	Faults_Verify_FullMethodName  = "/netem.v1.Faults/Verify"
 	Faults_Packets_FullMethodName = "/netem.v1.Faults/Packets"
@@ -49,7 +50,12 @@ type FaultsClient interface {
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*Fault, error)
 	// Clear ends faults by id, by target or all. Nothing to clear is no error.
 	Clear(ctx context.Context, in *ClearRequest, opts ...grpc.CallOption) (*ClearResponse, error)
-	// Watch streams what happens to faults, from now on.
+	// Hold makes a fault and keeps it while the stream lasts: the client renews it by
+	// messages on the stream, and what ends the stream ends the fault. Over a unix socket
+	// that is at once; over TCP a client whose connection broke has a short grace to come
+	// back with the token. The last message of a released fault carries what it did.
+	Hold(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HoldRequest, HoldResponse], error)
+	// Watch streams what happens to faults: from now on, or from an event's number on.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
 	// Verify sends numbered packets through a packet fault and compares what was asked
 	// for with what arrives. It streams progress; the last message carries the result.
@@ -127,9 +133,22 @@ func (c *faultsClient) Clear(ctx context.Context, in *ClearRequest, opts ...grpc
 	return out, nil
 }
 
+func (c *faultsClient) Hold(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HoldRequest, HoldResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[0], Faults_Hold_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[HoldRequest, HoldResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Faults_HoldClient = grpc.BidiStreamingClient[HoldRequest, HoldResponse]
+
 func (c *faultsClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[0], Faults_Watch_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[1], Faults_Watch_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +167,7 @@ type Faults_WatchClient = grpc.ServerStreamingClient[Event]
 
 func (c *faultsClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyMessage], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[1], Faults_Verify_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[2], Faults_Verify_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +186,7 @@ type Faults_VerifyClient = grpc.ServerStreamingClient[VerifyMessage]
 
 func (c *faultsClient) Packets(ctx context.Context, in *PacketsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PacketsMessage], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[2], Faults_Packets_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Faults_ServiceDesc.Streams[3], Faults_Packets_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +219,12 @@ type FaultsServer interface {
 	Renew(context.Context, *RenewRequest) (*Fault, error)
 	// Clear ends faults by id, by target or all. Nothing to clear is no error.
 	Clear(context.Context, *ClearRequest) (*ClearResponse, error)
-	// Watch streams what happens to faults, from now on.
+	// Hold makes a fault and keeps it while the stream lasts: the client renews it by
+	// messages on the stream, and what ends the stream ends the fault. Over a unix socket
+	// that is at once; over TCP a client whose connection broke has a short grace to come
+	// back with the token. The last message of a released fault carries what it did.
+	Hold(grpc.BidiStreamingServer[HoldRequest, HoldResponse]) error
+	// Watch streams what happens to faults: from now on, or from an event's number on.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error
 	// Verify sends numbered packets through a packet fault and compares what was asked
 	// for with what arrives. It streams progress; the last message carries the result.
@@ -235,6 +259,9 @@ func (UnimplementedFaultsServer) Renew(context.Context, *RenewRequest) (*Fault, 
 }
 func (UnimplementedFaultsServer) Clear(context.Context, *ClearRequest) (*ClearResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Clear not implemented")
+}
+func (UnimplementedFaultsServer) Hold(grpc.BidiStreamingServer[HoldRequest, HoldResponse]) error {
+	return status.Error(codes.Unimplemented, "method Hold not implemented")
 }
 func (UnimplementedFaultsServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -374,6 +401,13 @@ func _Faults_Clear_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Faults_Hold_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(FaultsServer).Hold(&grpc.GenericServerStream[HoldRequest, HoldResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Faults_HoldServer = grpc.BidiStreamingServer[HoldRequest, HoldResponse]
+
 func _Faults_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -440,6 +474,12 @@ var Faults_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Hold",
+			Handler:       _Faults_Hold_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
 		{
 			StreamName:    "Watch",
 			Handler:       _Faults_Watch_Handler,

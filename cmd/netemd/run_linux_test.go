@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "netemd.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestRun(t *testing.T) {
+	good := write(t, "ttl: {default: 5m}\nstate_dir: /run/other\n")
+	bad := write(t, "ttl:\n  deflt: 5m\n")
+	stranger := write(t, "allow:\n  - {users: [nobody-of-that-name], verbs: [list]}\n")
+	for _, tt := range []struct {
+		args           string
+		code           int
+		stdout, stderr string
+	}{
+		{"version", 0, "netemd ", ""},
+		{"config check " + good, 0, good + " is sound", ""},
+		{"config check --config " + good, 0, good + " is sound", ""},
+		{"config check " + bad, 1, "", bad + `: line 2: unknown key "ttl.deflt", known: default, max`},
+		{"config check " + stranger, 1, "", `allow[0].users "nobody-of-that-name": want a user of this host`},
+		{"config check /no/such/file", 1, "", "/no/such/file: no such file"},
+		{"config show --config " + good, 0, "default: 5m", ""},
+		{"config show --config " + good + " --state-dir /run/flag --keep", 0, "state_dir: /run/flag", ""},
+		{"config show --config " + good + " --keep", 0, "keep: true", ""},
+		{"config", 2, "", "config what? check [FILE] or show"},
+		{"config edit", 2, "", "config what?"},
+		{"config show " + good, 2, "", "config what?"},
+		{"--config /no/such/file", 1, "", "no such file"},
+		{"--config " + bad, 1, "", "line 2"},
+		{"cleanup --config " + bad, 1, "", "line 2"},
+		{"--socket " + strings.Repeat("/s", 60), 1, "", "socket.path"},
+		{"nonsense", 2, "", `unknown argument "nonsense"; known: cleanup, config, version`},
+		{"--help", 0, "", "Flags win over the configuration."},
+		{"--no-such-flag", 2, "", "not defined"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(strings.Fields(tt.args), &stdout, &stderr)
+		if code != tt.code || !strings.Contains(stdout.String(), tt.stdout) || !strings.Contains(stderr.String(), tt.stderr) {
+			t.Errorf("netemd %s: %d, %q, %q, want %d, %q, %q", tt.args, code, &stdout, &stderr, tt.code, tt.stdout, tt.stderr)
+		}
+	}
+}
+
+// systemd hears each state, and no beat while the agent hangs.
+func TestNotify(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	t.Setenv("NOTIFY_SOCKET", path)
+	log := slog.New(slog.DiscardHandler)
+	heard := func() string {
+		b := make([]byte, 256)
+		_ = l.SetReadDeadline(time.Now().Add(10 * time.Second))
+		n, err := l.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+	notify(daemon.SdNotifyStopping, log)
+	if got := heard(); got != "STOPPING=1" {
+		t.Errorf("heard %q", got)
+	}
+	ready(t.Context(), nil, log) // without a watchdog the agent is not asked
+	if got := heard(); got != "READY=1" {
+		t.Errorf("heard %q", got)
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	asked, ended := 0, make(chan bool)
+	go func() {
+		beat(ctx, time.Millisecond, func(context.Context) error {
+			if asked++; asked > 3 {
+				stop()
+			}
+			if asked == 2 {
+				return errors.New("it hangs")
+			}
+			return nil
+		}, func() { notify(daemon.SdNotifyWatchdog, log) }, log)
+		close(ended)
+	}()
+	<-ended
+	for range 2 {
+		if got := heard(); got != "WATCHDOG=1" {
+			t.Errorf("heard %q", got)
+		}
+	}
+	_ = l.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if n, err := l.Read(make([]byte, 1)); err == nil {
+		t.Errorf("heard %d bytes more than two beats of four looks, one that failed and one at the end", n)
+	}
+}

@@ -1,0 +1,205 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"os/user"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"netemd/internal/fault"
+	"netemd/qdisc"
+)
+
+// Peer is who calls: a process on the unix socket, or a client with a certificate.
+type Peer struct {
+	// UID and GIDs, the supplementary groups among them, are of a peer on the unix socket.
+	UID  uint32
+	GIDs []uint32
+	// Certificate says that the peer came by TLS; UID and GIDs mean nothing then. Names
+	// are what the certificate says that it is.
+	Certificate bool
+	Names       []string
+	// Owner says who that is, for people: "uid 0 (root)".
+	Owner string
+}
+
+func (p Peer) root() bool { return !p.Certificate && p.UID == 0 }
+
+func (p Peer) in(groups []uint32) bool {
+	return slices.ContainsFunc(groups, func(g uint32) bool { return slices.Contains(p.GIDs, g) })
+}
+
+// Policy is a set of rules. Without any, who may open the unix socket may do all, and
+// a peer with a certificate nothing; with some, root may do all and everybody else what
+// a rule gives. It is safe for concurrent use: nothing changes it.
+type Policy struct {
+	rules []resolved
+	// members, when it is set, are the groups one of which a peer has to be in to be who
+	// may open the socket.
+	members []uint32
+}
+
+// Members returns p for a socket that everybody can open: without rules only root and
+// the members of one of the groups may do something then, root alone where there is none.
+func (p *Policy) Members(groups ...uint32) *Policy {
+	return &Policy{rules: p.rules, members: append(make([]uint32, 0, len(groups)), groups...)}
+}
+
+// resolved is a rule with the numbers of its users and groups.
+type resolved struct {
+	Rule
+	users, groups []uint32
+	anybody       bool
+}
+
+// New makes a Policy. The error names each user and group that this host does not know
+// as a *qdisc.FieldError with its path, and what Validate refuses.
+func New(rules []Rule) (*Policy, error) {
+	if err := Validate(rules); err != nil {
+		return nil, err
+	}
+	p := &Policy{}
+	var errs []error
+	for i, r := range rules {
+		out := resolved{Rule: r}
+		for _, u := range r.Users {
+			if u == Anything {
+				out.anybody = true
+				continue
+			}
+			id, err := number(fmt.Sprintf("allow[%d].users", i), u, "user", userID)
+			out.users, errs = append(out.users, id), append(errs, err)
+		}
+		for _, g := range r.Groups {
+			id, err := number(fmt.Sprintf("allow[%d].groups", i), g, "group", groupID)
+			out.groups, errs = append(out.groups, id), append(errs, err)
+		}
+		p.rules = append(p.rules, out)
+	}
+	return p, errors.Join(errs...)
+}
+
+func userID(name string) (string, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return "", err
+	}
+	return u.Uid, nil
+}
+
+func groupID(name string) (string, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return "", err
+	}
+	return g.Gid, nil
+}
+
+// number is the number that name is, or has on this host.
+func number(field, name, kind string, lookup func(string) (string, error)) (uint32, error) {
+	if n, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return uint32(n), nil
+	}
+	text, err := lookup(name)
+	if err == nil {
+		var n uint64
+		if n, err = strconv.ParseUint(text, 10, 32); err == nil {
+			return uint32(n), nil
+		}
+	}
+	return 0, &qdisc.FieldError{Field: field, Value: name, Want: fmt.Sprintf("a %s of this host, or its number", kind)}
+}
+
+// names reports whether the rule is about the peer.
+func (r resolved) names(p Peer) bool {
+	if p.Certificate {
+		return slices.ContainsFunc(r.Certificates, func(c string) bool { return c == Anything || slices.Contains(p.Names, c) })
+	}
+	return r.anybody || slices.Contains(r.users, p.UID) || p.in(r.groups)
+}
+
+// covers reports whether the rule gives the verb on the target; empty is any that it has.
+func (r Rule) covers(v Verb, target string) bool {
+	if !slices.Contains(r.Verbs, v) && !slices.Contains(r.Verbs, All) {
+		return false
+	}
+	return target == "" || slices.ContainsFunc(r.Targets, func(pattern string) bool {
+		return pattern == Anything || matches(pattern, target)
+	})
+}
+
+// matches keeps devices and names apart: a pattern of names is about names.
+func matches(pattern, target string) bool {
+	name, isDevice := strings.CutPrefix(target, Device)
+	glob, wantsDevice := strings.CutPrefix(pattern, Device)
+	if isDevice != wantsDevice {
+		return false
+	}
+	ok, err := path.Match(glob, name)
+	return ok && err == nil
+}
+
+// Unrestricted reports whether the peer may do everything.
+func (p *Policy) Unrestricted(peer Peer) bool {
+	return peer.root() || len(p.rules) == 0 && !peer.Certificate && (p.members == nil || peer.in(p.members))
+}
+
+// Known reports whether the peer may do anything at all.
+func (p *Policy) Known(peer Peer) bool {
+	return p.Unrestricted(peer) || slices.ContainsFunc(p.rules, func(r resolved) bool { return r.names(peer) })
+}
+
+// Allow returns nil when the peer may do v on the target: a target's name, or Device and
+// a selector's name; empty where the verb has none, or for whether there is any at all.
+// The error is a fault.ErrDenied that names peer, verb, target and the rules that the
+// peer has.
+func (p *Policy) Allow(peer Peer, v Verb, target string) error {
+	if p.Unrestricted(peer) {
+		return nil
+	}
+	var has []string
+	for i, r := range p.rules {
+		if !r.names(peer) {
+			continue
+		}
+		if r.covers(v, target) {
+			return nil
+		}
+		has = append(has, fmt.Sprintf("allow[%d] gives %s", i, r))
+	}
+	on := ""
+	if target != "" {
+		on = " on " + target
+	}
+	why := strings.Join(has, "; ")
+	switch {
+	case len(has) == 0 && len(p.rules) == 0 && !peer.Certificate:
+		why = "it is not in the group that the socket belongs to, and the agent's configuration has no rules"
+	case len(has) == 0:
+		why = "no rule of the agent's configuration names it"
+	}
+	return fault.WithHint(fmt.Errorf("%w: %s may not %s%s: %s", fault.ErrDenied, peer.Owner, v, on, why), wanted(peer, v, target))
+}
+
+// wanted is a rule that would allow it, as the configuration has it.
+func wanted(peer Peer, v Verb, target string) string {
+	who := fmt.Sprintf("users: [%q]", strconv.FormatUint(uint64(peer.UID), 10))
+	if peer.Certificate {
+		name := "NAME"
+		if len(peer.Names) > 0 {
+			name = peer.Names[0]
+		}
+		who = fmt.Sprintf("certificates: [%q]", name)
+	}
+	targets := ""
+	if slices.Contains(targeted, v) {
+		if target == "" {
+			target = "NAME"
+		}
+		targets = fmt.Sprintf(", targets: [%q]", target)
+	}
+	return fmt.Sprintf("this line below 'allow:' in the agent's configuration would allow it: - {%s, verbs: [%s]%s}", who, v, targets)
+}

@@ -1,0 +1,156 @@
+package access
+
+import (
+	"errors"
+	"io/fs"
+	"os/user"
+	"strings"
+	"testing"
+
+	"netemd/internal/fault"
+	"netemd/qdisc"
+)
+
+func policy(t *testing.T, rules ...Rule) *Policy {
+	t.Helper()
+	p, err := New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestAllow(t *testing.T) {
+	var (
+		root    = Peer{Owner: "uid 0 (root)"}
+		bob     = Peer{UID: 1001, GIDs: []uint32{1001, 44}, Owner: "uid 1001"}
+		eve     = Peer{UID: 1002, GIDs: []uint32{1002}, Owner: "uid 1002"}
+		ci      = Peer{Certificate: true, Names: []string{"ci", "spiffe://x/ci"}, Owner: "certificate ci"}
+		rogue   = Peer{Certificate: true, Names: []string{"other"}, Owner: "certificate other"}
+		noRules = policy(t)
+		rules   = policy(t,
+			Rule{Users: []string{"1001"}, Verbs: []Verb{Apply, Clear}, Targets: []string{"pg*", "dev:v*@blue"}},
+			Rule{Groups: []string{"44"}, Verbs: []Verb{List, Watch}},
+			Rule{Certificates: []string{"spiffe://x/ci"}, Verbs: []Verb{All}, Targets: []string{"pg"}},
+		)
+	)
+	for _, tt := range []struct {
+		name   string
+		p      *Policy
+		peer   Peer
+		verb   Verb
+		target string
+		want   bool
+	}{
+		{"no rules, unix", noRules, eve, Apply, "pg", true},
+		{"no rules, root", noRules, root, Lab, "pg", true},
+		{"no rules, certificate", noRules, ci, List, "", false},
+		{"root", rules, root, Apply, "dev:eth0", true},
+		{"certificate with number 0 is not root", rules, rogue, List, "", false},
+		{"user, name", rules, bob, Apply, "pg2", true},
+		{"user, other name", rules, bob, Apply, "redis", false},
+		{"user, any", rules, bob, Apply, "", true},
+		{"user, device", rules, bob, Clear, "dev:v0@blue", true},
+		{"user, device of another namespace", rules, bob, Clear, "dev:v0", false},
+		{"a pattern of names has no devices", rules, bob, Clear, "dev:pg1", false},
+		{"user, other verb", rules, bob, Change, "pg", false},
+		{"supplementary group", rules, bob, Watch, "", true},
+		{"without a rule", rules, eve, List, "", false},
+		{"certificate by URI", rules, ci, Probe, "pg", true},
+		{"certificate, other target", rules, ci, Probe, "pg2", false},
+		{"certificate, read", rules, ci, List, "", true},
+		{"other certificate", rules, rogue, Apply, "pg", false},
+	} {
+		err := tt.p.Allow(tt.peer, tt.verb, tt.target)
+		if (err == nil) != tt.want {
+			t.Errorf("%s: %v, want allowed %t", tt.name, err, tt.want)
+		}
+		if err != nil && (!errors.Is(err, fault.ErrDenied) || !errors.Is(err, fs.ErrPermission) || fault.HintOf(err) == "") {
+			t.Errorf("%s: %v with hint %q, want a denied one with a hint", tt.name, err, fault.HintOf(err))
+		}
+	}
+}
+
+// Where everybody can open the socket, that alone gives nothing.
+func TestMembers(t *testing.T) {
+	member, other := Peer{UID: 7, GIDs: []uint32{7, 44}}, Peer{UID: 8, GIDs: []uint32{8}}
+	for name, p := range map[string]*Policy{"a group": policy(t).Members(44), "no group": policy(t).Members()} {
+		in := name == "a group"
+		if p.Known(member) != in || p.Unrestricted(member) != in || (p.Allow(member, Apply, "pg") == nil) != in {
+			t.Errorf("%s: a member may do something: %t, want %t", name, p.Known(member), in)
+		}
+		if err := p.Allow(other, List, ""); p.Known(other) || err == nil || !strings.Contains(err.Error(), "not in the group") {
+			t.Errorf("%s: another user: %v", name, err)
+		}
+		if !p.Unrestricted(Peer{}) {
+			t.Errorf("%s: root may not do all", name)
+		}
+	}
+	p := policy(t, Rule{Users: []string{"8"}, Verbs: []Verb{List}}).Members(44)
+	if p.Known(member) || !p.Known(other) {
+		t.Error("with rules the group alone gives something, or a rule nothing")
+	}
+}
+
+// Who is refused is told what he may do, and what rule would be needed.
+func TestDenialExplains(t *testing.T) {
+	p := policy(t, Rule{Users: []string{"*"}, Verbs: []Verb{List}}, Rule{Users: []string{"7"}, Verbs: []Verb{Apply}, Targets: []string{"pg"}})
+	err := p.Allow(Peer{UID: 7, Owner: "uid 7"}, Apply, "dev:eth0")
+	const want = "denied: uid 7 may not apply on dev:eth0: allow[0] gives verbs list; allow[1] gives verbs apply; targets pg"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if hint := fault.HintOf(err); !strings.HasSuffix(hint, `- {users: ["7"], verbs: [apply], targets: ["dev:eth0"]}`) {
+		t.Errorf("hint %q", hint)
+	}
+	if err := policy(t).Allow(Peer{Certificate: true, Names: []string{"ci"}, Owner: "certificate ci"}, List, ""); err == nil ||
+		!strings.HasSuffix(fault.HintOf(err), `- {certificates: ["ci"], verbs: [list]}`) || !strings.Contains(err.Error(), "no rule") {
+		t.Errorf("%v, hint %q", err, fault.HintOf(err))
+	}
+}
+
+func TestNames(t *testing.T) {
+	me, err := user.LookupId("0")
+	if err != nil {
+		t.Skip("no user 0 here")
+	}
+	p := policy(t, Rule{Users: []string{me.Username}, Verbs: []Verb{List}})
+	if got := p.rules[0].users; len(got) != 1 || got[0] != 0 {
+		t.Errorf("user %s has numbers %v", me.Username, got)
+	}
+	_, err = New([]Rule{{Users: []string{"no such user"}, Groups: []string{"no such group"}, Verbs: []Verb{List}}})
+	for _, want := range []string{`allow[0].users "no such user": want a user of this host`, `allow[0].groups "no such group": want a group of this host`} {
+		if !errors.Is(err, qdisc.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	good := Rule{Users: []string{"1"}, Verbs: []Verb{Apply}, Targets: []string{"*"}}
+	for name, tt := range map[string]struct {
+		rule Rule
+		want string
+	}{
+		"nobody":             {Rule{Verbs: []Verb{List}}, "allow[1]: want users, groups or certificates"},
+		"nothing":            {Rule{Users: []string{"1"}}, "allow[1].verbs: want at least one of apply"},
+		"unknown verb":       {Rule{Users: []string{"1"}, Verbs: []Verb{"delete"}}, `allow[1].verbs "delete": want apply`},
+		"no targets":         {Rule{Users: []string{"1"}, Verbs: []Verb{List, Apply}}, "allow[1].targets: want at least one target"},
+		"broken pattern":     {Rule{Users: []string{"1"}, Verbs: []Verb{Apply}, Targets: []string{"[a"}}, `allow[1].targets "[a": want a pattern`},
+		"no device":          {Rule{Users: []string{"1"}, Verbs: []Verb{Apply}, Targets: []string{"dev:"}}, `allow[1].targets "dev:"`},
+		"a NUL":              {Rule{Certificates: []string{"a\x00"}, Verbs: []Verb{List}}, "allow[1].certificates"},
+		"an endless list":    {Rule{Users: make([]string, 300), Verbs: []Verb{List}}, "allow[1].users: want at most 256, not 300"},
+		"list needs nothing": {Rule{Groups: []string{"0"}, Verbs: []Verb{List, Watch}}, ""},
+	} {
+		err := Validate([]Rule{good, tt.rule})
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case tt.want != "" && (!errors.Is(err, qdisc.ErrInvalid) || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	if err := Validate(make([]Rule, MaxRules+1)); err == nil || !strings.Contains(err.Error(), "at most 256 rules, not 257") {
+		t.Errorf("too many rules: %v", err)
+	}
+}

@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"netemd/internal/access"
+	"netemd/internal/config"
+	"netemd/internal/fault"
+	"netemd/qdisc"
+)
+
+// nobody is a user who is in no group of anybody's.
+const nobody = 65534
+
+// reachable is a state folder that every user can come to.
+func reachable(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "nt-agent-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// Who is not in the socket's group gets exit code 7: by the kernel, or where the socket
+// lets everybody in by the agent, which writes it down.
+func TestUserNotInTheGroup(t *testing.T) {
+	for _, mode := range []config.Mode{0o660, 0o666} {
+		dir := reachable(t)
+		log := &logged{}
+		audit := filepath.Join(t.TempDir(), "a", "audit.jsonl")
+		_, c := serveWith(t, Config{StateDir: dir, Log: log.logger(), Settings: settings(func(c *config.Config) {
+			c.Socket.Mode, c.Audit.Path = mode, audit
+		})})
+		code, said := netemctl(t, nobody, nil, "--socket", filepath.Join(dir, "netemd.sock"), "list")
+		if code != 7 {
+			t.Errorf("mode %v: exit code %d, want 7: %s", mode, code, said)
+		}
+		if mode == 0o660 {
+			continue
+		}
+		if !says(said, "denied: uid 65534", "may not list", "hint: ") {
+			t.Errorf("said %q", said)
+		}
+		if !says(log.String(), "call denied", "Faults/List", "uid 65534") {
+			t.Errorf("the log has no such line:\n%s", log)
+		}
+		line := auditLines(t, audit)
+		if len(line) == 0 || line[0].Code != "PermissionDenied" || *line[0].Peer.UID != nobody || line[0].Verb != "list" || line[0].Peer.PID == 0 {
+			t.Errorf("the audit log has %+v", line)
+		}
+		if _, err := c.List(t.Context()); err != nil {
+			t.Errorf("root: %v", err)
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	dir := reachable(t)
+	socket := filepath.Join(dir, "netemd.sock")
+	_, c := serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) {
+		c.Socket.Mode = 0o666
+		c.Allow = []access.Rule{
+			{Users: []string{"65534"}, Verbs: []access.Verb{access.Apply, access.Clear, access.List}, Targets: []string{"dev:v0@" + a}},
+			{Groups: []string{"54321"}, Verbs: []access.Verb{access.List}},
+		}
+	})})
+	run := func(uid uint32, groups []uint32, args ...string) (int, string) {
+		return netemctl(t, uid, groups, append([]string{"--socket", socket}, args...)...)
+	}
+	foreign := apply(t, c, fault.Spec{Selector: ports(a, port(5009)), Packet: &qdisc.Netem{Loss: 1}})
+	for _, tt := range []struct {
+		name string
+		uid  uint32
+		in   []uint32
+		args []string
+		code int
+		want string
+	}{
+		{"by user", nobody, nil, []string{"loss", "1%", "--engine", "ebpf", "--dev", "v0", "--netns", a, "--protocol", "udp", "--port", "5001"}, 0, ""},
+		{"another device", nobody, nil, []string{"loss", "1%", "--engine", "ebpf", "--dev", "v1", "--netns", b}, 7, "may not apply on dev:v1@" + b + ": allow[0] gives verbs apply, clear, list; targets dev:v0@" + a},
+		{"another verb", nobody, nil, []string{"renew", foreign.ID}, 7, "may not renew on dev:v0@" + a},
+		{"a name", nobody, nil, []string{"loss", "1%", "--target", "pg"}, 7, "may not apply on pg"},
+		{"another's fault", nobody, nil, []string{"clear", foreign.ID}, 1, "belongs to uid 0"},
+		{"by supplementary group", 4242, []uint32{7, 54321}, []string{"list"}, 0, foreign.ID},
+		{"by group, another verb", 4242, []uint32{54321}, []string{"clear", "--all"}, 7, "may not clear: allow[1] gives verbs list"},
+		{"without a rule", 4242, nil, []string{"list"}, 7, "no rule of the agent's configuration names it"},
+		{"all of one's own", nobody, nil, []string{"clear", "--all"}, 0, ""},
+	} {
+		if code, said := run(tt.uid, tt.in, tt.args...); code != tt.code || !strings.Contains(said, tt.want) {
+			t.Errorf("%s: exit code %d, want %d, and %q in: %s", tt.name, code, tt.code, tt.want, said)
+		}
+	}
+	left, err := c.List(t.Context())
+	if err != nil || len(left) != 1 || left[0].ID != foreign.ID {
+		t.Errorf("left after clear --all of a user: %+v, %v, want fault %s of root", left, err, foreign.ID)
+	}
+}
+
+// Peers without any right take no more than a few connections.
+func TestStrangers(t *testing.T) {
+	p, err := access.New([]access.Rule{{Users: []string{"7"}, Verbs: []access.Verb{access.List}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &strangers{policy: p}
+	var open []interface{ Close() error }
+	for i := range maxStrangers {
+		c, _, err := s.admit(discard{}, peerInfo{uid: 8})
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		open = append(open, c)
+	}
+	if _, _, err := s.admit(discard{}, peerInfo{uid: 8, owner: "uid 8"}); !errors.Is(err, fault.ErrDenied) {
+		t.Errorf("one more: %v, want denied", err)
+	}
+	if _, _, err := s.admit(discard{}, peerInfo{uid: 7}); err != nil {
+		t.Errorf("a peer with rights: %v", err)
+	}
+	_ = open[0].Close()
+	_ = open[0].Close() // counts once
+	if _, _, err := s.admit(discard{}, peerInfo{uid: 8}); err != nil {
+		t.Errorf("after one went: %v", err)
+	}
+	if _, _, err := s.admit(discard{}, peerInfo{uid: 8}); err == nil {
+		t.Error("one connection that was closed twice made room for two")
+	}
+}

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/access"
+	"netemd/internal/target"
+)
+
+// api begins the methods that rules are about; the others are gRPC's own services.
+const api = "/netem.v1."
+
+// verbOf is what a method does, in the words of the rules. Those that are not here read.
+func verbOf(method string) access.Verb {
+	if v, ok := methodVerbs[strings.TrimPrefix(method, api)]; ok {
+		return v
+	}
+	return access.List
+}
+
+var methodVerbs = map[string]access.Verb{
+	"Faults/Apply": access.Apply, "Faults/Hold": access.Apply, "Faults/Change": access.Change, "Faults/Renew": access.Renew,
+	"Faults/Clear": access.Clear, "Faults/Watch": access.Watch, "Faults/Verify": access.Verify, "Faults/Packets": access.Packets,
+	"Targets/Add": access.Target, "Targets/Remove": access.Target,
+	"Labs/Up": access.Lab, "Labs/Down": access.Lab,
+	"Probes/Run": access.Probe,
+}
+
+// changes are the verbs that change the machine, which are always written down.
+var changes = map[access.Verb]bool{
+	access.Apply: true, access.Change: true, access.Renew: true, access.Clear: true, access.Lab: true, access.Target: true,
+}
+
+// authorize returns nil when the caller may do what the request asks for, and notes in c
+// what that is.
+func (a *Agent) authorize(ctx context.Context, c *call, req proto.Message) error {
+	c.target, c.faults = a.aimOf(ctx, c, req)
+	if c.verb == access.List {
+		c.target = "" // what reads is about everything
+	}
+	return a.policy.Allow(c.peer.access(), c.verb, c.target)
+}
+
+// aimOf is what a request is aimed at, as rules name it, and the faults that it names.
+// Both are empty where it is about none, or about all; the handlers look at each then.
+func (a *Agent) aimOf(ctx context.Context, c *call, req proto.Message) (aim string, faults []string) {
+	switch r := req.(type) {
+	case *netemv1.ApplyRequest:
+		return specAim(r.GetSpec()), nil
+	case *netemv1.HoldRequest:
+		if id := r.GetResume().GetId(); id != "" {
+			return a.faultAim(ctx, c, id), []string{id}
+		}
+		return specAim(r.GetApply().GetSpec()), nil
+	case *netemv1.ClearRequest:
+		if d := r.GetDevice(); d != nil {
+			return access.Device + (target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}).Name(), nil
+		}
+		if r.GetId() != "" {
+			return a.faultAim(ctx, c, r.GetId()), []string{r.GetId()}
+		}
+		return r.GetTarget(), nil
+	case *netemv1.ProbeRequest:
+		return r.GetTarget(), nil
+	case *netemv1.AddTargetRequest:
+		return r.GetTarget().GetName(), nil
+	case interface{ GetId() string }: // Change, Renew, Get, Verify, Packets
+		return a.faultAim(ctx, c, r.GetId()), []string{r.GetId()}
+	case interface{ GetName() string }: // of a target or a lab
+		return r.GetName(), nil
+	}
+	return "", nil
+}
+
+func specAim(s *netemv1.FaultSpec) string {
+	if d := s.GetSelector(); d != nil {
+		return access.Device + (target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}).Name()
+	}
+	return s.GetTarget()
+}
+
+// faultAim is what a held fault is aimed at; empty for one that is not held, of which the
+// handler says so. It is looked for only where it makes a difference.
+func (a *Agent) faultAim(ctx context.Context, c *call, id string) string {
+	if a.policy.Unrestricted(c.peer.access()) && a.audit == nil {
+		return ""
+	}
+	f, err := a.leases.Get(ctx, id)
+	if err != nil {
+		return ""
+	}
+	return aimOfFault(f.Spec)
+}
+
+// mayClear reports whether the caller of a call may clear a fault aimed there; the calls
+// that name several faults at once leave out the others.
+func (a *Agent) mayClear(ctx context.Context, aim string) bool {
+	info, ok := peerOf(ctx)
+	return ok && a.policy.Allow(info.access(), access.Clear, aim) == nil
+}
+
+// short is a method for people: "Faults/Apply".
+func short(method string) string { return strings.TrimPrefix(method, api) }

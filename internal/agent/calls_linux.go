@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/access"
+	"netemd/internal/fault"
+	"netemd/internal/wire"
+)
+
+// call is one call from its beginning to its end: who, what, and what came of it. Its
+// fields are the one's who serves it.
+type call struct {
+	method string
+	verb   access.Verb
+	peer   peerInfo
+	known  bool // who the peer is
+	begun  time.Time
+	target string
+	faults []string
+	req    proto.Message
+	// recorded says that what a stream did has been written down already.
+	recorded bool
+}
+
+func newCall(ctx context.Context, method string) *call {
+	c := &call{method: method, verb: verbOf(method), begun: time.Now()}
+	if c.peer, c.known = peerOf(ctx); !c.known {
+		c.peer.owner = "unknown"
+	}
+	return c
+}
+
+// begin refuses a request that the caller may not make, or that has what no request has.
+func (a *Agent) begin(ctx context.Context, c *call, req any) error {
+	if !c.known { // no listener lets such a one in
+		return fmt.Errorf("%w: a peer without credentials", fault.ErrDenied)
+	}
+	m, ok := req.(proto.Message)
+	if !ok || !strings.HasPrefix(c.method, api) {
+		return a.foreign(c)
+	}
+	if c.req == nil {
+		c.req = m
+	}
+	if err := checkTexts(m); err != nil {
+		return err
+	}
+	return a.authorize(ctx, c, m)
+}
+
+// foreign lets everybody ask for the health, and for the description of the API over the
+// unix socket, over TCP only where it is configured.
+func (a *Agent) foreign(c *call) error {
+	if !strings.HasPrefix(c.method, "/grpc.reflection.") {
+		return nil
+	}
+	if c.peer.byTLS() && !a.cfg.Settings.TCP.Reflection {
+		return fmt.Errorf("reflection is off on TCP (tcp.reflection of the agent's configuration): %w", errors.ErrUnsupported)
+	}
+	return a.policy.Allow(c.peer.access(), access.List, "")
+}
+
+// unary turns errors and panics into statuses, and refuses and writes down what has to be.
+func (a *Agent) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (m any, err error) {
+	c := newCall(ctx, info.FullMethod)
+	reached(ctx)
+	defer func() {
+		c.note(m)
+		err = a.ended(c, recover(), err)
+	}()
+	if err := a.begin(ctx, c, req); err != nil {
+		return nil, err
+	}
+	return next(ctx, req)
+}
+
+// stream does the same for streams, and ends them when the agent stops.
+func (a *Agent) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	c := newCall(s.Context(), info.FullMethod)
+	reached(s.Context())
+	ctx, cancel := context.WithCancelCause(s.Context())
+	w := &watchedStream{ServerStream: s, ctx: ctx, a: a, call: c}
+	defer func() {
+		w.leave()
+		err = a.ended(c, recover(), err)
+		cancel(nil)
+	}()
+	if !strings.HasPrefix(c.method, api) { // the first message may never come
+		if err := a.foreign(c); err != nil {
+			return err
+		}
+	}
+	go func() {
+		select {
+		case <-a.stopping:
+			cancel(errStopping)
+		case <-ctx.Done():
+		}
+	}()
+	return next(srv, w)
+}
+
+var errStopping = errors.New("the agent is stopping")
+
+// watchedStream looks at what comes in, and takes notes of what goes out.
+type watchedStream struct {
+	grpc.ServerStream
+	ctx   context.Context
+	a     *Agent
+	call  *call
+	begun bool
+	left  func()
+}
+
+func (s *watchedStream) Context() context.Context { return s.ctx }
+
+func (s *watchedStream) leave() {
+	if s.left != nil {
+		s.left()
+	}
+}
+
+// RecvMsg refuses a first message as the request that it is; later ones carry no more
+// than their stream was allowed.
+func (s *watchedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	if s.begun {
+		if p, ok := m.(proto.Message); ok {
+			return checkTexts(p)
+		}
+		return nil
+	}
+	s.begun = true
+	if err := s.a.begin(s.ctx, s.call, m); err != nil {
+		return err
+	}
+	var err error
+	s.left, err = s.a.follow(s.call, m)
+	return err
+}
+
+func (s *watchedStream) SendMsg(m any) error {
+	s.call.note(m)
+	if h, ok := m.(*netemv1.HoldResponse); ok && h.GetFault() != nil && !s.call.recorded {
+		s.call.recorded = true // a hold may last for hours: it is written down now
+		s.a.record(s.call, nil)
+		s.call.verb = "release"
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// note keeps the faults that an answer is about.
+func (c *call) note(m any) {
+	var fs []*netemv1.Fault
+	switch r := m.(type) {
+	case *netemv1.Fault:
+		fs = []*netemv1.Fault{r}
+	case *netemv1.ClearResponse:
+		fs = r.GetCleared()
+	case *netemv1.HoldResponse:
+		fs = []*netemv1.Fault{r.GetFault()}
+	}
+	for _, f := range fs {
+		if f.GetId() != "" && !slices.Contains(c.faults, f.GetId()) {
+			c.faults = append(c.faults, f.GetId())
+		}
+	}
+}
+
+// ended writes a call's end down and makes a status of its error. A panic ends its
+// call only: the faults of the others must still end in time.
+func (a *Agent) ended(c *call, panicked any, err error) error {
+	if panicked != nil {
+		a.cfg.Log.Error("call panicked", "method", c.method, "by", c.peer.owner, "panic", panicked, "stack", string(debug.Stack()))
+		err = fmt.Errorf("the agent failed at %s: %v", c.method, panicked)
+	}
+	switch {
+	case errors.Is(err, fault.ErrDenied):
+		a.cfg.Log.Warn("call denied", "method", c.method, "by", c.peer.owner, "pid", c.peer.pid, "address", c.peer.address, "err", err)
+	case err != nil:
+		a.cfg.Log.Warn("call failed", "method", c.method, "by", c.peer.owner, "err", err)
+	case changes[c.verb]:
+		a.cfg.Log.Info("call", "method", c.method, "by", c.peer.owner)
+	default:
+		a.cfg.Log.Debug("call", "method", c.method, "by", c.peer.owner)
+	}
+	st := wire.Status(err)
+	if changes[c.verb] || c.recorded || errors.Is(err, fault.ErrDenied) {
+		a.record(c, err)
+	}
+	return st
+}
+
+// codeOf is gRPC's name of what became of a call.
+func codeOf(err error) string {
+	if err == nil {
+		return codes.OK.String()
+	}
+	return status.Code(wire.Status(err)).String()
+}
+
+// followers count the streams that wait for what comes. The zero value has none.
+type followers struct {
+	mu sync.Mutex
+	n  int
+}
+
+// follow counts a call that waits for what comes; leave ends that, and is nil for others.
+// The error is fault.ErrBusy when there are too many.
+func (a *Agent) follow(c *call, req any) (leave func(), err error) {
+	switch r := req.(type) {
+	case *netemv1.WatchRequest:
+	case *netemv1.PacketsRequest:
+		if !r.GetFollow() {
+			return nil, nil //nolint:nilnil // nothing to leave
+		}
+	default:
+		return nil, nil //nolint:nilnil // nothing to leave
+	}
+	f := &a.followers
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if most := a.cfg.Settings.Limits.Followers; f.n >= most {
+		return nil, fmt.Errorf("%s: %w: %d watch or follow, which is the most (limits.followers)", c.verb, fault.ErrBusy, most)
+	}
+	f.n++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.n--
+	}, nil
+}

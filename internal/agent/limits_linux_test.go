@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/config"
+	"netemd/internal/fault"
+	"netemd/internal/wire"
+	"netemd/qdisc"
+)
+
+// dial is a connection without the client's own checks.
+func dial(t testing.TB, socket string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// What no request has is refused in words that name the field and the limit, and is written
+// down.
+func TestRefusedRequests(t *testing.T) {
+	log := &logged{}
+	a, _ := serveWith(t, Config{Log: log.logger()})
+	conn := dial(t, a.cfg.Socket)
+	faults, labs := netemv1.NewFaultsClient(conn), netemv1.NewLabsClient(conn)
+	apply := func(change func(*netemv1.ApplyRequest)) error {
+		r := wire.ApplyRequest(fault.Spec{Target: "pg", Packet: &qdisc.Netem{Loss: 1}})
+		change(r)
+		_, err := faults.Apply(t.Context(), r)
+		return err
+	}
+	for name, tt := range map[string]struct {
+		err  error
+		want string
+	}{
+		"10 MiB": {apply(func(r *netemv1.ApplyRequest) { r.RequestId = strings.Repeat("x", 10<<20) }),
+			"bytes, and the agent takes 1048576 at most (limits.request_bytes of its configuration)"},
+		"a long id":   {apply(func(r *netemv1.ApplyRequest) { r.RequestId = strings.Repeat("x", 5000) }), "want a text of at most 4096 bytes, not 5000"},
+		"../":         {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = "../../etc/passwd" }), `target "../../etc/passwd": want a target's name: letters, digits`},
+		"a NUL":       {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = "pg\x00" }), `target "pg\x00": want a target's name`},
+		"a NUL in id": {apply(func(r *netemv1.ApplyRequest) { r.RequestId = "a\x00b" }), `request_id "a\x00b": want a text without control characters`},
+		"a newline":   {apply(func(r *netemv1.ApplyRequest) { r.Spec.Force = []string{"a\nb"} }), `force[0] "a\nb": want a text without control characters`},
+		"a long name": {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = strings.Repeat("p", 65) }), "want a target's name: letters, digits, '-', '_', '.' and '/', without '..', at most 64"},
+		"a namespace": {apply(func(r *netemv1.ApplyRequest) {
+			r.Spec.Target, r.Spec.Selector = "", &netemv1.TrafficSelector{Namespace: "../x", Device: "v0"}
+		}), `netns "../x": want a name below`},
+		"a device": {apply(func(r *netemv1.ApplyRequest) {
+			r.Spec.Target, r.Spec.Selector = "", &netemv1.TrafficSelector{Device: "../x"}
+		}), `dev "../x"`},
+		"many entries": {apply(func(r *netemv1.ApplyRequest) { r.Spec.Force = make([]string, 5000) }), "force: want at most 4096 entries, not 5000"},
+		"a lab":        {second(labs.Down(t.Context(), &netemv1.LabDownRequest{Name: "../pg"})), `name "../pg": want a name: letters`},
+		"a fault":      {second(faults.Get(t.Context(), &netemv1.GetRequest{Id: "a\x1b[2J"})), `id "a\x1b[2J": want the id of a fault`},
+		"a cleared device": {second(faults.Clear(t.Context(), &netemv1.ClearRequest{What: &netemv1.ClearRequest_Device{Device: &netemv1.DeviceName{Namespace: "..", Device: "v0"}}})),
+			`netns "..": want`},
+		"a hold that begins with a renewal": {hold(t.Context(), faults, wire.HoldRenew()), "hold: want apply or resume as the first message"},
+		"a hold that resumes nothing":       {hold(t.Context(), faults, wire.HoldResume("zzz1", 1)), "unknown fault"},
+		"a lab that is streamed":            {labUp(t.Context(), labs, "a/../b"), `name "a/../b": want a name`},
+	} {
+		err := wire.ErrorOf(tt.err)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+		if !strings.HasPrefix(name, "a hold that resumes") && !errors.Is(err, qdisc.ErrInvalid) {
+			t.Errorf("%s: %v, want invalid", name, err)
+		}
+	}
+	if !says(log.String(), "call refused", "larger than max (10485", "Faults/Apply") {
+		t.Error("the request that was too large is not in the log")
+	}
+}
+
+func second[M any](_ M, err error) error { return err }
+
+func hold(ctx context.Context, c netemv1.FaultsClient, first *netemv1.HoldRequest) error {
+	s, err := c.Hold(ctx)
+	if err == nil {
+		if err = s.Send(first); err == nil {
+			_, err = s.Recv()
+		}
+	}
+	return err
+}
+
+func labUp(ctx context.Context, c netemv1.LabsClient, name string) error {
+	s, err := c.Up(ctx, &netemv1.LabUpRequest{Name: name})
+	if err == nil {
+		_, err = s.Recv()
+	}
+	return err
+}
+
+// As many faults, watchers and probes are held as the configuration says, and the error
+// names the limit.
+func TestLimits(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	agent, c := serveWith(t, Config{Settings: settings(func(c *config.Config) {
+		c.Limits.Faults, c.Limits.Followers, c.Limits.Labs, c.TTL.Max = 3, 1, 1, c.TTL.Default
+	})})
+	for i := range uint16(3) {
+		apply(t, c, fault.Spec{Selector: ports(a, port(5001+i)), Packet: &qdisc.Netem{Loss: 1}})
+	}
+	_, err := c.Apply(t.Context(), fault.Spec{Selector: ports(a, port(5009)), Packet: &qdisc.Netem{Loss: 1}, Engine: fault.EBPF})
+	if !errors.Is(err, fault.ErrBusy) || !says(err.Error(), "3 faults are held", "limits.faults") {
+		t.Errorf("a fourth fault: %v", err)
+	}
+	_, err = c.Renew(t.Context(), "zzz1", 0)
+	if err == nil {
+		t.Error("an unknown fault was renewed")
+	}
+	_, err = c.Apply(t.Context(), fault.Spec{Selector: ports(a, port(5009)), Packet: &qdisc.Netem{Loss: 1}, Engine: fault.EBPF, TTL: 2 * fault.DefaultTTL})
+	if !errors.Is(err, qdisc.ErrInvalid) || !says(err.Error(), "to 10m", "ttl.max") {
+		t.Errorf("a longer time than allowed: %v", err)
+	}
+
+	faults := netemv1.NewFaultsClient(dial(t, filepath.Join(agent.cfg.StateDir, "netemd.sock")))
+	ctx, stop := context.WithCancel(t.Context())
+	first, err := faults.Watch(ctx, &netemv1.WatchRequest{After: 1})
+	if err == nil {
+		_, err = first.Recv() // it is counted by now
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := func() error {
+		s, err := faults.Watch(t.Context(), &netemv1.WatchRequest{After: 1})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		return wire.ErrorOf(err)
+	}
+	if err := watch(); !errors.Is(err, fault.ErrBusy) || !says(err.Error(), "1 watch or follow", "limits.followers") {
+		t.Errorf("a second watcher: %v", err)
+	}
+	stop()
+	eventually(t, "a watcher makes room", func() bool { return watch() == nil })
+
+	var p probing
+	end, err := p.begin("ann", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.begin("ann", 1); !errors.Is(err, fault.ErrBusy) || !says(err.Error(), "ann has 1 running", "limits.probes_per_owner") {
+		t.Errorf("a second probe: %v", err)
+	}
+	if _, err := p.begin("bob", 1); err != nil {
+		t.Errorf("another's probe: %v", err)
+	}
+	end()
+	if _, err := p.begin("ann", 1); err != nil {
+		t.Errorf("the next probe: %v", err)
+	}
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"netemd/internal/access"
+	"netemd/internal/config"
+)
+
+// listen opens the socket for root and its group. The state folder is ours, so a socket
+// there is a dead agent's; elsewhere only a dead one is replaced.
+func listen(path string, group string, mode config.Mode) (net.Listener, error) {
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("listen %s: another program answers there: %w", path, unix.EADDRINUSE)
+	}
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
+		return nil, fmt.Errorf("listen %s: there is a file that is no socket: %w", path, os.ErrExist)
+	}
+	if err := removeSocket(path); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	gid, _ := groupOf(group)
+	if err := errors.Join(os.Chown(path, 0, gid), os.Chmod(path, os.FileMode(mode))); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// listen opens the socket, and the TCP port where one is configured.
+func (a *Agent) listen() error {
+	s := a.cfg.Settings
+	l, err := listen(a.cfg.Socket, s.Socket.Group, s.Socket.Mode)
+	if err != nil {
+		return err
+	}
+	a.listeners = append(a.listeners, l)
+	if s.TCP.Listen == "" {
+		return nil
+	}
+	if l, err = net.Listen("tcp", s.TCP.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	a.listeners = append(a.listeners, l)
+	return nil
+}
+
+// groupOf is the number of a group of this host, 0 for none.
+func groupOf(name string) (gid int, ok bool) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, false
+	}
+	gid, err = strconv.Atoi(g.Gid)
+	return gid, err == nil
+}
+
+// newPolicy makes the rules. Who is neither root nor in the socket's group has no right by
+// opening it, where its mode lets everybody.
+func newPolicy(cfg config.Config) (*access.Policy, error) {
+	p, err := access.New(cfg.Allow)
+	if err != nil {
+		return nil, err
+	}
+	const others = 0o002
+	if cfg.Socket.Mode&others == 0 {
+		return p, nil
+	}
+	if gid, ok := groupOf(cfg.Socket.Group); ok {
+		return p.Members(uint32(gid)), nil
+	}
+	return p.Members(), nil
+}
+
+// removeSocket removes a socket at which nobody answers any more.
+func removeSocket(path string) error {
+	st, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && st.Mode().Type() != os.ModeSocket {
+		return nil
+	}
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		return conn.Close()
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,398 @@
+package agent
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"netemd/internal/access"
+	"netemd/internal/client"
+	"netemd/internal/config"
+	"netemd/internal/fault"
+	"netemd/internal/wire"
+)
+
+// ca signs certificates for a test.
+type ca struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	dir  string
+}
+
+func newCA(t testing.TB) *ca {
+	t.Helper()
+	c := &ca{dir: t.TempDir()}
+	c.cert, c.key = c.sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: "test CA"}}, "ca")
+	return c
+}
+
+// sign writes NAME.pem and NAME.key, by itself where there is no CA yet.
+func (c *ca) sign(t testing.TB, template *x509.Certificate, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, by := c.cert, c.key
+	if parent == nil {
+		parent, by = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalECPrivateKey(key)
+	if err == nil {
+		err = errors.Join(
+			os.WriteFile(c.path(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644),
+			os.WriteFile(c.path(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text}), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func (c *ca) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *ca) server(t testing.TB) {
+	c.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, "server")
+}
+
+func (c *ca) client(t testing.TB, cn string, uris ...string) string {
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: cn}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, u := range uris {
+		parsed, err := url.Parse(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template.URIs = append(template.URIs, parsed)
+	}
+	name := "client" + big.NewInt(time.Now().UnixNano()).String()
+	c.sign(t, template, name)
+	return name
+}
+
+// tcp is an agent on TCP whose files are the CA's, and its address.
+func tcp(t *testing.T, c *ca, change func(*Config)) (*Agent, *client.Client, string) {
+	t.Helper()
+	c.server(t)
+	cfg := Config{Settings: settings(func(s *config.Config) {
+		s.TCP = config.TCP{Listen: "127.0.0.1:0", Certificate: c.path("server.pem"), Key: c.path("server.key"), ClientCA: c.path("ca.pem")}
+	})}
+	change(&cfg)
+	a, local := serveWith(t, cfg)
+	return a, local, a.listeners[1].Addr().String()
+}
+
+// open connects as a client with that certificate of c; none where name is empty.
+func (c *ca) open(t testing.TB, address, name string) (*client.Client, error) {
+	t.Helper()
+	opened, err := client.Open(client.Endpoint{Address: address, Certificate: c.path(name + ".pem"), Key: c.path(name + ".key"), CA: c.path("ca.pem")})
+	if err == nil {
+		t.Cleanup(func() { _ = opened.Close() })
+	}
+	return opened, err
+}
+
+// raw makes a TLS connection and asks for one byte, since TLS 1.3 tells a client only then
+// that it was refused.
+func raw(address string, cfg *tls.Config) error {
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+func TestTCP(t *testing.T) {
+	authority, foreign := newCA(t), newCA(t)
+	log := &logged{}
+	agent, local, address := tcp(t, authority, func(c *Config) {
+		c.Log = log.logger()
+		c.Settings.Allow = []access.Rule{{Certificates: []string{"ci", "spiffe://x/ci"}, Verbs: []access.Verb{access.All}, Targets: []string{"*"}}}
+	})
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.cert)
+	pairOf := func(c *ca, name string) []tls.Certificate {
+		p, err := tls.LoadX509KeyPair(c.path(name+".pem"), c.path(name+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []tls.Certificate{p}
+	}
+	good := authority.client(t, "ci")
+	for name, tt := range map[string]struct {
+		cfg  *tls.Config
+		want string
+	}{
+		"no certificate":           {&tls.Config{RootCAs: pool}, "certificate required"},
+		"another CA's certificate": {&tls.Config{RootCAs: pool, Certificates: pairOf(foreign, foreign.client(t, "ci"))}, "unknown certificate authority"},
+		"TLS 1.2":                  {&tls.Config{RootCAs: pool, Certificates: pairOf(authority, good), MaxVersion: tls.VersionTLS12}, "protocol version"},
+		"a server's certificate":   {&tls.Config{RootCAs: pool, Certificates: pairOf(authority, "server")}, "bad certificate"},
+		"a nameless certificate":   {&tls.Config{RootCAs: pool, Certificates: pairOf(authority, authority.client(t, "")), NextProtos: []string{"h2"}}, "EOF"},
+	} {
+		if err := raw(address, tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+	if !says(log.String(), "a client was refused", "127.0.0.1:", "neither a subject common name nor a URI") {
+		t.Errorf("the log:\n%s", log)
+	}
+
+	c, err := authority.open(t, address, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	f := apply(t, c, held(a))
+	if f.Spec.Owner != "certificate ci" {
+		t.Errorf("owner %q", f.Spec.Owner)
+	}
+	byURI, err := authority.open(t, address, authority.client(t, "someone", "spiffe://x/ci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := byURI.Clear(t.Context(), fault.Selector{ID: f.ID}); !errors.Is(err, fault.ErrConflict) {
+		t.Errorf("another certificate clears it: %v", err)
+	}
+	other, err := authority.open(t, address, authority.client(t, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.List(t.Context()); !errors.Is(err, fault.ErrDenied) || !strings.Contains(err.Error(), "certificate other may not list") {
+		t.Errorf("a certificate without a rule: %v", err)
+	}
+	if got, err := c.Clear(t.Context(), fault.Selector{All: true}); err != nil || len(got) != 1 {
+		t.Errorf("its owner clears all: %+v, %v", got, err)
+	}
+	if _, err := local.List(t.Context()); err != nil {
+		t.Errorf("over the unix socket: %v", err)
+	}
+
+	// Its connections are protected, as long as they stand.
+	has := func() bool {
+		return slices.ContainsFunc(agent.tls.connections(), func(c Connection) bool { return c.Local == netip.MustParseAddrPort(address) })
+	}
+	if !has() || len(agent.controls()) != 3 {
+		t.Errorf("connections %v, want three from %s", agent.controls(), address)
+	}
+	for _, c := range []*client.Client{c, byURI, other} {
+		_ = c.Close()
+	}
+	eventually(t, "no connection is left", func() bool { return len(agent.controls()) == 0 })
+}
+
+// A certificate, a key and a CA that changed are in force for the next connection, and what
+// is broken is not.
+func TestReload(t *testing.T) {
+	first := newCA(t)
+	log := &logged{}
+	_, _, address := tcp(t, first, func(c *Config) {
+		c.Log = log.logger()
+		c.Settings.Allow = []access.Rule{{Certificates: []string{"*"}, Verbs: []access.Verb{access.List}}}
+	})
+	list := func(c *ca, name string) error {
+		conn, err := c.open(t, address, name)
+		if err == nil {
+			_, err = conn.List(t.Context())
+		}
+		return err
+	}
+	old := first.client(t, "ci")
+	if err := list(first, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(first.path("server.pem"), []byte("-----BEGIN CERT"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := list(first, old); err != nil {
+			t.Errorf("with a broken certificate file: %v", err)
+		}
+	}
+	if n := strings.Count(log.String(), "those from before stay in force"); n != 1 {
+		t.Errorf("the broken file is said %d times, want once:\n%s", n, log)
+	}
+	second := newCA(t)
+	second.server(t)
+	next := second.client(t, "ci")
+	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
+		if err := os.Rename(second.path(name), first.path(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(second.path("ca.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: second.cert.Raw}), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := list(second, next); err != nil {
+		t.Errorf("with the new CA: %v", err)
+	}
+	if err := list(first, old); err == nil {
+		t.Error("a certificate of the old CA is still good")
+	}
+	if !says(log.String(), "were read again") {
+		t.Error("the log does not say that they were read again")
+	}
+}
+
+func TestTLSFilesAtStart(t *testing.T) {
+	c := newCA(t)
+	c.server(t)
+	good := config.TCP{Listen: "127.0.0.1:0", Certificate: c.path("server.pem"), Key: c.path("server.key"), ClientCA: c.path("ca.pem")}
+	for name, tt := range map[string]struct {
+		change func(*config.TCP)
+		want   string
+	}{
+		"no key":            {func(s *config.TCP) { s.Key = c.path("none") }, "no such file"},
+		"another's key":     {func(s *config.TCP) { s.Key = c.path("ca.key") }, "private key does not match"},
+		"a CA that is none": {func(s *config.TCP) { s.ClientCA = c.path("server.key") }, "has no certificate"},
+		"an open key": {func(s *config.TCP) {
+			s.Key = c.path("open.key")
+			if err := os.WriteFile(s.Key, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}, "may be read by everybody"},
+	} {
+		s := good
+		tt.change(&s)
+		if _, err := newTLSDoor(s, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// Over TCP a holder whose connection broke may come back; one that does not loses the
+// fault.
+func TestHoldOverTCP(t *testing.T) {
+	authority := newCA(t)
+	agent, local, address := tcp(t, authority, func(c *Config) {
+		c.Settings.Allow = []access.Rule{{Certificates: []string{"ci"}, Verbs: []access.Verb{access.All}, Targets: []string{"*"}}}
+	})
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	c, err := authority.open(t, address, authority.client(t, "ci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resumed := make(chan bool, 1)
+	h, err := c.Hold(t.Context(), held(a), func(e fault.Event, _ string) {
+		if e.Kind == client.Resumed {
+			resumed <- true
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := h.Fault()
+	agent.tls.cut()
+	select {
+	case <-resumed:
+	case <-time.After(wire.HoldGrace):
+		t.Fatal("it did not come back")
+	}
+	now, err := local.Get(t.Context(), first.ID)
+	if err != nil || now.State != fault.Active || now.Token <= first.Token {
+		t.Errorf("after the break: %+v, %v, want active with a token above %d", now, err, first.Token)
+	}
+	if _, err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	none(t, local)
+
+	// Who never comes back: the grace is no longer than the time to live.
+	spec := held(a)
+	spec.TTL = 2 * time.Second
+	gone, err := authority.open(t, address, authority.client(t, "ci"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gone.Hold(t.Context(), spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	if fs, err := local.List(t.Context()); err != nil || len(fs) != 1 {
+		t.Errorf("within the grace: %+v, %v, want the fault", fs, err)
+	}
+	none(t, local)
+}
+
+// cut breaks all connections, as a network does.
+func (d *tlsDoor) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.open {
+		_ = c.Close()
+	}
+}
+
+// The API describes itself over the unix socket, and over TCP only where that is wanted.
+func TestReflection(t *testing.T) {
+	authority := newCA(t)
+	for _, on := range []bool{false, true} {
+		agent, _, address := tcp(t, authority, func(c *Config) {
+			c.Settings.TCP.Reflection = on
+			c.Settings.Allow = []access.Rule{{Certificates: []string{"ci"}, Verbs: []access.Verb{access.List}}}
+		})
+		name := authority.client(t, "ci")
+		pair, err := tls.LoadX509KeyPair(authority.path(name+".pem"), authority.path(name+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AddCert(authority.cert)
+		overTCP, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = overTCP.Close() })
+		if err := describe(t.Context(), overTCP); (err == nil) != on || !on && status.Code(err) != codes.Unimplemented {
+			t.Errorf("reflection %t over TCP: %v", on, err)
+		}
+		if err := describe(t.Context(), dial(t, agent.cfg.Socket)); err != nil {
+			t.Errorf("over the unix socket: %v", err)
+		}
+	}
+}
+
+func describe(ctx context.Context, conn *grpc.ClientConn) error {
+	s, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err == nil {
+		err = s.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
+	}
+	if err == nil {
+		_, err = s.Recv()
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"netemd/internal/client"
+	"netemd/internal/experiment"
+	"netemd/internal/fault"
+	"netemd/internal/fidelity"
+	"netemd/qdisc"
+)
+
+// applyFault applies a fault that nobody holds. One that has to wait is tried at once
+// first, so that what it waits for can be told.
+func (a *app) applyFault(ctx context.Context, agent Agent, spec fault.Spec) (fault.Fault, error) {
+	if spec.Wait > 0 {
+		now := spec
+		now.Wait = 0
+		f, err := experiment.ApplyWhole(ctx, agent, now)
+		if !errors.Is(err, fault.ErrConflict) {
+			return f, err
+		}
+		a.sayWaiting(spec.Wait, err.Error())
+	}
+	return experiment.ApplyWhole(ctx, agent, spec)
+}
+
+// sayWaiting says once what is waited for.
+func (a *app) sayWaiting(limit time.Duration, conflict string) {
+	conflict = strings.TrimPrefix(strings.TrimPrefix(conflict, "apply: "), fault.ErrConflict.Error()+": ")
+	a.say("netemctl: waiting up to %s: %s", qdisc.FormatDuration(limit), conflict)
+}
+
+// holdFault keeps the fault while the user's command runs, at most for its time to live
+// if it has one, and clears it on every way out; what ends netemctl ends it, too. Standard
+// output is the command's. With check the fault is verified first,
+// and the command runs only beside one that does what was asked for.
+func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check bool, argv []string) error {
+	ctx := cmd.Context()
+	until := "until the command ends"
+	if spec.TTL > 0 {
+		until += ", at most for " + qdisc.FormatDuration(spec.TTL)
+	}
+	h, err := experiment.Hold(ctx, agent, spec, a.holdTeller(spec))
+	if err != nil {
+		return hintUnsupported(err, spec)
+	}
+	a.warn(h.Fault.Warnings)
+	a.say("%s %s: %s, %s (engine %s: %s)",
+		h.Fault.ID, h.Fault.State, words(h.Fault.Spec), until, h.Fault.Engine, h.Fault.EngineReason)
+	if check {
+		r, err := a.runVerify(ctx, agent, h.Fault.ID, fidelity.Options{})
+		if err == nil {
+			verifyText(r)(a.env.Stderr, a.style(a.env.StderrTerminal))
+			err = verdictError(r)
+		}
+		if err != nil {
+			_, clearErr := h.Release(ctx)
+			a.say("the command was not run")
+			return errors.Join(err, clearErr)
+		}
+	}
+	code, runErr := a.env.Command(ctx, Command{Argv: argv, Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr})
+	last, err := h.Release(ctx)
+	a.sayReleased(spec, last, h.Gaps(), err)
+	if spec.Content != nil {
+		a.sayChosen(ctx, agent, last.ID)
+	}
+	if runErr != nil {
+		return runErr
+	}
+	if code != 0 {
+		return commandExit{code}
+	}
+	// A success that the fault did not stand beside proves nothing. Who asks for a repair
+	// takes the time that it needs into account.
+	if err != nil || last.State != fault.Active || h.Gaps().Count > 0 && !spec.Repair {
+		return errInconclusive
+	}
+	return nil
+}
+
+// sayReleased says how the hold of a fault ended.
+func (a *app) sayReleased(spec fault.Spec, last fault.Fault, gaps experiment.Gaps, err error) {
+	switch {
+	case err != nil:
+		a.say("netemctl: the fault was not held to the command's end: %s", oneLine(err))
+	case last.State == fault.Expired && spec.TTL > 0:
+		a.say("netemctl: %s ended by itself after --ttl %s, before the command did", last.ID, qdisc.FormatDuration(spec.TTL))
+	case last.State != fault.Active:
+		a.say("netemctl: %s %s while the command ran", last.ID, became(last.State))
+	case !last.Spec.OnPackets():
+		a.say("%s cleared", last.ID)
+	default:
+		a.say("%s cleared: %s", last.ID, countersText(last.Counters))
+	}
+	if gaps.Count > 0 {
+		a.say("netemctl: %s was out of force for %s in all while the command ran", last.ID, qdisc.FormatDuration(gaps.Total.Round(time.Millisecond)))
+	}
+}
+
+// holdTeller says at once what happens to a fault while it is held.
+func (a *app) holdTeller(spec fault.Spec) func(fault.Event, string) {
+	waiting := false
+	return func(e fault.Event, detail string) {
+		if e.Kind == client.Waiting {
+			if !waiting {
+				a.sayWaiting(spec.Wait, detail)
+			}
+			waiting = true
+			return
+		}
+		if text := holdText(e, detail); text != "" {
+			a.say("netemctl: %s", text)
+		}
+	}
+}
+
+// holdText is what happened to a fault that is held, empty for what need not be said.
+func holdText(e fault.Event, detail string) string {
+	id := e.Fault.ID
+	switch e.Kind {
+	case "lost", "drifted":
+		return fmt.Sprintf("%s is %s while the command runs%s", id, e.Kind, willRepair(e.Fault))
+	case "repaired":
+		return id + " is in force again"
+	case "changed":
+		return fmt.Sprintf("%s was changed while the command runs: %s", id, words(e.Fault.Spec))
+	case "cleared":
+		return id + " was cleared by somebody else while the command runs"
+	case "expired":
+		return id + " expired while the command runs"
+	case client.Silent:
+		return oneLine(errors.New(detail)) + "; the command goes on"
+	case client.Answers:
+		return "the agent answers again"
+	case client.Broken:
+		return "the connection to the agent broke; trying to hold " + id + " over another one"
+	case client.Resumed:
+		return id + " is held again"
+	case client.Unrenewed:
+		return fmt.Sprintf("the time to live of %s was not renewed: %s", id, oneLine(errors.New(detail)))
+	case client.Gone:
+		return fmt.Sprintf("%s is no longer held while the command runs: %s", id, oneLine(errors.New(detail)))
+	}
+	return ""
+}
+
+func willRepair(f fault.Fault) string {
+	if f.Spec.Repair {
+		return ", and is put back"
+	}
+	return ""
+}
+
+// became says that a fault came to a state: "was lost", "expired".
+func became(s fault.State) string {
+	if s == fault.Expired {
+		return string(s)
+	}
+	return "was " + string(s)
+}

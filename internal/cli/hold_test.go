@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"netemd/internal/client"
+	"netemd/internal/fault"
+)
+
+// TestHoldTellsAtOnce: what happens to the fault is told while the command runs.
+func TestHoldTellsAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		kind  string
+		state fault.State
+		words string
+		want  string
+	}{
+		{"lost", fault.Lost, "", "f1 is lost while the command runs, and is put back"},
+		{"drifted", fault.Drifted, "", "f1 is drifted while the command runs, and is put back"},
+		{"repaired", fault.Active, "", "f1 is in force again"},
+		{"changed", fault.Active, "", "f1 was changed while the command runs: loss 20% to pg"},
+		{"cleared", fault.Cleared, "", "f1 was cleared by somebody else while the command runs"},
+		{"expired", fault.Expired, "", "f1 expired while the command runs"},
+		{client.Silent, fault.Active, "no\nanswer", "no; answer; the command goes on"},
+		{client.Answers, fault.Active, "", "the agent answers again"},
+		{client.Broken, fault.Active, "", "the connection to the agent broke"},
+		{client.Resumed, fault.Active, "", "f1 is held again"},
+		{client.Unrenewed, fault.Active, "why", "the time to live of f1 was not renewed: why"},
+		{client.Gone, fault.Active, "the agent went", "f1 is no longer held while the command runs: the agent went"},
+	} {
+		w := world{agent: newFakeAgent()}
+		told := ""
+		w.meanwhile = func() {
+			w.stderr.Reset()
+			w.agent.happen(c.kind, c.state, c.words)
+			told = w.stderr.String()
+		}
+		if code := w.run(t.Context(), "loss", "20%", "--target", "pg", "--repair", "--", "x"); code != exitDone || !w.agent.repaired {
+			t.Errorf("%s: exit code %d, repair %v", c.kind, code, w.agent.repaired)
+		}
+		if want := "netemctl: " + c.want; !strings.HasPrefix(told, want) || strings.Count(told, "\n") != 1 {
+			t.Errorf("%s: told %q, want %q", c.kind, told, want)
+		}
+	}
+}
+
+// TestHoldNotToTheEnd: what ended the fault before the command makes its success worth
+// nothing, and its failure stays its own.
+func TestHoldNotToTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		ended   fault.State
+		heldErr error
+		want    string
+	}{
+		{"cleared", fault.Cleared, nil, "f1 was cleared while the command ran"},
+		{"expired", fault.Expired, nil, "f1 expired while the command ran"},
+		{"agent", "", fmt.Errorf("%w: it went", client.ErrUnreachable), "not held to the command's end: agent unreachable: it went"},
+	} {
+		for code, want := range map[int]int{0: exitInconclusive, 9: 9} {
+			w := world{agent: &fakeAgent{ended: c.ended, heldErr: c.heldErr}, code: code}
+			if got := w.run(t.Context(), "loss", "20%", "--target", "pg", "--", "x"); got != want || !strings.Contains(w.stderr.String(), c.want) {
+				t.Errorf("%s, command %d: exit code %d, told %q", c.name, code, got, w.stderr.String())
+			}
+		}
+	}
+}
+
+// TestHoldGaps: a fault that was put back is told with how long it was away.
+func TestHoldGaps(t *testing.T) {
+	for line, want := range map[string]int{"loss 20% --target pg --repair -- x": exitDone, "loss 20% --target pg -- x": exitInconclusive} {
+		synctest.Test(t, func(t *testing.T) {
+			w := world{agent: newFakeAgent()}
+			w.meanwhile = func() {
+				w.agent.happen("lost", fault.Lost, "")
+				time.Sleep(1200 * time.Millisecond)
+				w.agent.happen("repaired", fault.Active, "")
+			}
+			if code := w.run(t.Context(), strings.Fields(line)...); code != want || !strings.Contains(w.stderr.String(), "f1 was out of force for 1.2s in all") {
+				t.Errorf("%s: exit code %d, told %q", line, code, w.stderr.String())
+			}
+		})
+	}
+}
+
+// TestWaitingIsToldOnce: however many faults are in the way, one line is enough.
+func TestWaitingIsToldOnce(t *testing.T) {
+	w := world{agent: &fakeAgent{waits: 50}}
+	if code := w.run(t.Context(), "loss", "20%", "--target", "pg", "--wait", "1m", "--", "x"); code != exitDone || strings.Count(w.stderr.String(), "waiting up to 1m") != 1 {
+		t.Errorf("exit code %d, told %q", code, w.stderr.String())
+	}
+}
+
+// TestInterruptedWhileWaiting leaves nothing.
+func TestInterruptedWhileWaiting(t *testing.T) {
+	w := world{agent: &fakeAgent{waits: 99}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code := w.run(ctx, "loss", "20%", "--target", "pg", "--wait", "1m", "--", "x"); code != exitInterrupted || w.commands != nil || len(w.agent.faults) != 0 {
+		t.Errorf("exit code %d, ran %v, left %v", code, w.commands, w.agent.faults)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{fault.ErrDenied, exitDenied}, {fault.ErrProtected, exitDenied}, {fault.ErrMissed, exitError}, {fault.ErrBusy, exitError}, {fault.ErrConflict, exitError},
+		{client.ErrUnreachable, exitUnreachable}, {errors.ErrUnsupported, exitUnsupported},
+	} {
+		if got := exitCode(t.Context(), fmt.Errorf("x: %w", c.err)); got != c.want {
+			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
+		}
+	}
+}

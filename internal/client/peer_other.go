@@ -1,0 +1,9 @@
+//go:build !linux
+
+package client
+
+import "net"
+
+func peerPID(net.Conn) int { return 0 }
+func busy(int) bool        { return false }
+func stopped(int) bool     { return false }

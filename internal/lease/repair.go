@@ -1,0 +1,234 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"netemd/internal/failpoint"
+	"netemd/internal/fault"
+)
+
+// How a fault with Spec.Repair is put back: at most once a second, and no more than five
+// times unless it stood for a while in between, so that two who want something else of a
+// device do not hand it over to each other for good.
+const (
+	repairEvery = time.Second
+	repairTries = 5
+	steadyTime  = 10 * time.Second
+	repairTime  = 10 * time.Second
+)
+
+// mending is what was tried to put a fault back. It is guarded by the Manager's lock.
+type mending struct {
+	running bool
+	tries   int
+	last    time.Time
+}
+
+// mend puts h back, in the background, where a look found it gone or changed and it may be
+// tried. The caller holds the lock.
+func (m *Manager) mend(h *held) {
+	now := time.Now()
+	switch r := &h.mending; {
+	case !h.fault.Spec.Repair, r.running:
+	case h.fault.State == fault.Active:
+		if r.tries > 0 && now.Sub(r.last) >= steadyTime {
+			r.tries, h.notes.repair = 0, ""
+			h.fault.Warnings = h.warnings()
+		}
+	case r.tries >= repairTries:
+		if h.notes.repair == "" {
+			h.notes.repair = fmt.Sprintf("it was put back %d times and did not last, which is not tried again", r.tries)
+			h.fault.Warnings = h.warnings()
+		}
+	case m.closed, h.ending, now.Sub(r.last) < repairEvery, !now.Before(h.fault.Expires):
+	default:
+		r.running, r.last = true, now
+		id := h.fault.ID
+		m.background(func(ctx context.Context) { m.repair(ctx, h, id) })
+	}
+}
+
+// repair is mend in the background.
+func (m *Manager) repair(ctx context.Context, h *held, id string) {
+	ctx, cancel := context.WithTimeoutCause(ctx, repairTime, errors.New("repair took too long"))
+	defer cancel()
+	tried, err := m.putBack(ctx, h, id)
+	if err != nil {
+		m.cfg.Log.Warn("a fault could not be put back", "fault", id, "err", err)
+	}
+	m.look(ctx, id) // which tells that it is repaired
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := &h.mending
+	r.running = false
+	if tried {
+		r.tries++
+	}
+	switch {
+	case err != nil && r.tries >= repairTries:
+		h.notes.repair = fmt.Sprintf("it could not be put back, which was tried %d times: %s", r.tries, err)
+	case err != nil:
+		h.notes.repair = "it could not be put back: " + err.Error()
+	case tried:
+		h.notes.repair = ""
+	}
+	h.fault.Warnings = h.warnings()
+}
+
+// putBack puts h into force again: where it was, or where the same names lead to now when
+// that place is gone. tried says that something was done to the kernel for it.
+func (m *Manager) putBack(ctx context.Context, h *held, id string) (tried bool, err error) {
+	m.mu.Lock()
+	lost := h.fault.State == fault.Lost
+	m.mu.Unlock()
+	if lost {
+		return m.reattach(ctx, h)
+	}
+	_, leave, err := m.enterFault(ctx, id)
+	if err != nil {
+		return false, nil // it has ended
+	}
+	defer leave()
+	if now, err := m.count(ctx, h); err != nil || now.state != fault.Drifted {
+		return false, err
+	}
+	failpoint.At("lease.repair.begin")
+	if err := m.cfg.Journal.Intend(ctx, h.fault, h.allPlaces()); err != nil {
+		return false, err
+	}
+	failpoint.At("lease.repair.intended")
+	err = m.enforce(ctx, h, "lease.repair.place")
+	m.notePlaces(h)
+	m.recordAsIs(ctx, h)
+	failpoint.At("lease.repair.recorded")
+	return true, err
+}
+
+// reattach is putBack of a fault whose place is gone. What cannot be found is not tried.
+func (m *Manager) reattach(ctx context.Context, h *held) (tried bool, err error) {
+	after, leave, err := m.enterMoved(ctx, h)
+	if after == nil || err != nil {
+		return false, err
+	}
+	defer leave()
+	if now, err := m.count(ctx, h); err != nil || now.state != fault.Lost {
+		return false, err
+	}
+	if err := m.mayReattach(ctx, h, after); err != nil {
+		return false, err
+	}
+	failpoint.At("lease.repair.begin")
+	if err := m.cfg.Journal.Intend(ctx, after.fault, slices.Concat(h.allPlaces(), after.places())); err != nil {
+		return false, err
+	}
+	failpoint.At("lease.repair.intended")
+	before := held{fault: h.fault, target: h.target, slots: h.slots}
+	m.take(h, *after)
+	m.put(h, after.fault)
+	if err = m.offloadAnew(ctx, h); err == nil {
+		err = m.enforce(ctx, h, "lease.repair.place")
+	}
+	if err != nil {
+		came := missing(h.slots, before.slots)
+		m.put(h, before.fault)
+		m.take(h, before)
+		err = errors.Join(err, m.leave(ctx, h, came))
+		m.recordAsIs(ctx, h)
+		return true, err
+	}
+	err = m.leave(ctx, h, missing(before.slots, h.slots))
+	m.notePlaces(h)
+	m.rebase(ctx, h)
+	m.mu.Lock()
+	h.carried, h.fault.Counters = before.fault.Counters, before.fault.Counters
+	m.mu.Unlock()
+	m.recordAsIs(ctx, h)
+	failpoint.At("lease.repair.recorded")
+	return true, err
+}
+
+// enterMoved aims h anew, and enters the lanes of where it was and where it will be. The
+// answer is nil when h has ended.
+func (m *Manager) enterMoved(ctx context.Context, h *held) (after *held, leave func(), err error) {
+	for {
+		m.mu.Lock()
+		after = &held{fault: h.fault}
+		old, ended := h.lanes(), m.held[h.fault.ID] != h
+		m.mu.Unlock()
+		if ended {
+			return nil, nil, nil
+		}
+		if err := m.aim(ctx, after); err != nil {
+			return nil, nil, err
+		}
+		keys := after.lanes()
+		if leave, err = m.lanes.enter(ctx, slices.Concat(old, keys)); err != nil {
+			return nil, nil, err
+		}
+		if after.fault.Spec.Selector == nil { // it may have gone again, or come elsewhere
+			err = m.aim(ctx, after)
+		} else {
+			m.adopt(after)
+		}
+		m.mu.Lock()
+		ended = m.held[h.fault.ID] != h
+		same := slices.Equal(old, h.lanes()) && slices.Equal(keys, after.lanes())
+		after.fault = h.fault
+		m.mu.Unlock()
+		if err == nil && !ended && same {
+			after.fault.Placement = after.placement()
+			return after, leave, nil
+		}
+		leave()
+		if err != nil || ended {
+			return nil, nil, err
+		}
+	}
+}
+
+// mayReattach refuses a place where the fault could not have been applied.
+func (m *Manager) mayReattach(ctx context.Context, h, after *held) error {
+	if !h.isPacket() {
+		return m.planStream(after)
+	}
+	if m.cfg.Protect != nil {
+		if err := m.cfg.Protect(ctx, h.fault.Spec, after.places()); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range m.order {
+		if other == h {
+			continue
+		}
+		if err := conflict(after, other); err != nil {
+			return err
+		}
+		if other.isPacket() && sharesSlot(after, other) && other.fault.Engine != h.fault.Engine {
+			return fmt.Errorf("%w: engine %s carries %s at the same place", fault.ErrConflict, other.fault.Engine, describe(other.fault))
+		}
+	}
+	return nil
+}
+
+// offloadAnew switches segmentation off where h is now, instead of where it was.
+func (m *Manager) offloadAnew(ctx context.Context, h *held) error {
+	if !h.isPacket() || h.fault.Spec.Offload == "" && len(h.fault.Offloads) == 0 {
+		return nil
+	}
+	f := h.fault
+	err := m.offloadRestore(ctx, h)
+	if err == nil {
+		err = m.offloadRead(ctx, h, &f)
+	}
+	if err != nil {
+		return err
+	}
+	m.put(h, f)
+	return m.offloadOff(ctx, h)
+}
