@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/engine/ebpf"
-	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/internal/testenv"
 	"netemd/namespaces"
