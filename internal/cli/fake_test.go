@@ -37,6 +37,8 @@ type fakeAgent struct {
 	features feature.Report
 	// matched is how many packets every packet fault has seen, queued how many it holds.
 	matched, queued uint64
+	// opened is how many packets every fault has let pass.
+	opened uint64
 	// state, when set, is what a look finds every fault in.
 	state fault.State
 	// verdict is what a verification comes to; empty is Pass.
@@ -147,6 +149,7 @@ func (a *fakeAgent) Get(_ context.Context, id string) (fault.Fault, error) {
 	default:
 		got.Counters = fault.Counters{Seen: a.matched, Lost: a.log.Chosen}
 	}
+	got.Counters.Opened = a.opened
 	return got, nil
 }
 

@@ -72,6 +72,30 @@ func TestHoldNotToTheEnd(t *testing.T) {
 	}
 }
 
+// TestSuccessBesideNoFault: what was not impaired, or not chosen, proves nothing either.
+func TestSuccessBesideNoFault(t *testing.T) {
+	for _, c := range []struct {
+		line           string
+		opened, chosen uint64
+		want           int
+		said           string
+	}{
+		{"loss 20% --target pg", 0, 0, exitDone, ""},
+		{"loss 20% --target pg", 10, 0, exitDone, ""},
+		{"loss 20% --target pg", 11, 0, exitInconclusive, "11 of 1000 packets passed unimpaired, the engine being late: more than 1 %"},
+		{"drop syn --target pg", 0, 2, exitDone, ""},
+		{"drop syn --target pg", 1, 2, exitInconclusive, "1 packets that the rule chose passed"},
+		{"drop syn --target pg", 0, 0, exitInconclusive, "no packet was chosen"},
+	} {
+		for code, want := range map[int]int{0: c.want, 9: 9} {
+			w := world{agent: &fakeAgent{matched: 1000, opened: c.opened, log: chosenLog(int(c.chosen))}, code: code}
+			if got := w.run(t.Context(), append(strings.Fields(c.line), "--", "x")...); got != want || !strings.Contains(w.stderr.String(), c.said) {
+				t.Errorf("%+v, command %d: exit code %d, told %q", c, code, got, w.stderr.String())
+			}
+		}
+	}
+}
+
 // TestHoldGaps: a fault that was put back is told with how long it was away.
 func TestHoldGaps(t *testing.T) {
 	for line, want := range map[string]int{"loss 20% --target pg --repair -- x": exitDone, "loss 20% --target pg -- x": exitInconclusive} {

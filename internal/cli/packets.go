@@ -233,17 +233,17 @@ const (
 // sayChosen names the first packets that a fault chose which has just ended, also when
 // the command was interrupted. Standard output is the command's: as JSON, packets has it
 // all, also that there was none.
-func (a *app) sayChosen(ctx context.Context, agent Agent, id string) {
+func (a *app) sayChosen(ctx context.Context, agent Agent, id string) (any bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chosenTime)
 	defer cancel()
 	log, err := chosen(ctx, agent, id)
 	if err != nil {
 		a.say("netemctl: which packets were chosen is not known: %s", oneLine(err))
-		return
+		return false
 	}
 	if log.Chosen == 0 && len(log.Records) == 0 {
 		a.warn([]string{"no packet was chosen: the command ran as if there were no fault"})
-		return
+		return false
 	}
 	shown := min(len(log.Records), chosenLines)
 	for _, r := range log.Records[:shown] {
@@ -252,4 +252,5 @@ func (a *app) sayChosen(ctx context.Context, agent Agent, id string) {
 	if more := max(log.Chosen, uint64(len(log.Records))) - uint64(shown); more > 0 {
 		a.say("and %d more: netemctl packets %s", more, id)
 	}
+	return true
 }

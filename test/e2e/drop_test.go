@@ -123,7 +123,7 @@ func testLostSYN(t *testing.T, a agent) {
 	}
 
 	r = a.ctl("drop", "rst", "--target", "pg", "--", "true")
-	if r.code != 0 || !strings.Contains(r.stderr, "no packet was chosen") {
+	if r.code != 4 || !strings.Contains(r.stderr, "no packet was chosen") {
 		t.Errorf("beside a rule that never acts: exit code %d, %s", r.code, r.stderr)
 	}
 	if r := a.ctl("drop", "syn", "--target", "pg", "--engine", "netem"); r.code != 6 || !strings.Contains(r.stderr, "only the ebpf engine") {
