@@ -82,7 +82,11 @@ func TestHoldIsBounded(t *testing.T) {
 			w := world{agent: newFakeAgent(), code: c.command}
 			w.meanwhile = func() {
 				time.Sleep(c.runs)
-				if a := w.agent; a.renewals == 0 && a.faults[0].Expires.Before(noon.Add(c.runs)) {
+				a := w.agent
+				a.mu.Lock()
+				expired := a.renewals == 0 && a.faults[0].Expires.Before(noon.Add(c.runs))
+				a.mu.Unlock()
+				if expired {
 					a.happen("expired", fault.Expired, "")
 					a.ended = fault.Expired // as the agent does by itself
 				}

@@ -88,40 +88,45 @@ func TestYAML(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"stat_dir: /x":                                      `line 1: unknown key "stat_dir", known: state_dir, socket, tcp, ttl,`,
-		"repair: true\nsocket:\n  grup: x\n":                `line 3: unknown key "socket.grup", known: path, group, mode`,
-		"allow:\n  - {user: [a]}":                           `line 2: unknown key "allow[0].user", known: users, groups, certificates, verbs, targets`,
-		"repair: true\nrepair: false":                       `line 2: mapping key "repair" already defined`,
-		"ttl: {max: 60}":                                    `line 1: ttl.max "60": want a duration`,
-		"limits:\n  request_bytes: 1048576":                 `line 2: limits.request_bytes "1048576": want`,
-		"ttl: {default: [1m]}":                              "line 1: ttl.default",
-		"socket: {mode: rw}":                                `line 1: socket.mode "rw": want permissions in octal`,
-		"socket: {mode: 0o660}":                             "socket.mode",
-		"socket: {mode: \"0060\"}":                          `socket.mode "0060": want permissions in octal by which its owner`,
-		"repair: maybe":                                     "line 1: ",
-		"limits: {faults: -1}":                              `limits.faults "-1": want a number from 1 to 4096`,
-		"limits: {faults: 5s}":                              "line 1: ",
-		"ttl: {default: 2h, max: 1h}":                       `ttl.default "2h": want a time from 1s to 1h`,
-		"ttl: {max: 25h}":                                   `ttl.max "25h": want a time from 1s to 24h`,
-		"state_dir: ../x":                                   `state_dir "../x": want an absolute path`,
-		"state_dir: /run/../x":                              `state_dir "/run/../x": want an absolute path`,
-		"state_dir: \"\"":                                   "state_dir: want an absolute path",
-		"tcp: {listen: \"0.0.0.0:7070\"}":                   "tcp.certificate: want a PEM file",
-		"tcp: {key: /k}":                                    "tcp.listen: want ADDRESS:PORT",
-		"tcp: {listen: \"host:7070\"}":                      `tcp.listen "host:7070": want ADDRESS:PORT`,
-		"metrics: {listen: \"9090\"}":                       `metrics.listen "9090": want ADDRESS:PORT`,
-		"traces: {otlp_endpoint: http://x/y}":               `traces.otlp_endpoint "http://x/y": want HOST:PORT`,
-		"allow: [{users: [a], verbs: [fly]}]":               `allow[0].verbs "fly": want apply`,
-		"allow: [{verbs: [list]}]":                          "allow[0]: want users, groups or certificates",
-		"a: &x 1\nb: *x":                                    "line 1: want no anchors",
-		"repair: true\n---\nrepair: false":                  "several documents",
-		"repair: true\x00":                                  "line 1: a NUL byte",
-		"socket: [":                                         "line 1: ",
-		"just text":                                         "line 1: ",
-		"[1, 2]":                                            "line 1: ",
-		"audit: {max_megabytes: 0}":                         `audit.max_megabytes "0": want a number from 1 to 1000`,
-		"socket: {path: /" + strings.Repeat("s", 120) + "}": "socket.path",
-		strings.Repeat("#", MaxSize+1):                      "larger than 1048576 bytes",
+		"stat_dir: /x":                                       `line 1: unknown key "stat_dir", known: state_dir, socket, tcp, ttl,`,
+		"repair: true\nsocket:\n  grup: x\n":                 `line 3: unknown key "socket.grup", known: path, group, mode`,
+		"allow:\n  - {user: [a]}":                            `line 2: unknown key "allow[0].user", known: users, groups, certificates, verbs, targets`,
+		"repair: true\nrepair: false":                        `line 2: mapping key "repair" already defined`,
+		"ttl: {max: 60}":                                     `line 1: ttl.max "60": want a duration`,
+		"limits:\n  request_bytes: 1048576":                  `line 2: limits.request_bytes "1048576": want`,
+		"ttl: {default: [1m]}":                               "line 1: ttl.default",
+		"socket: {mode: rw}":                                 `line 1: socket.mode "rw": want permissions in octal`,
+		"socket: {mode: 0o660}":                              "socket.mode",
+		"socket: {mode: \"0060\"}":                           `socket.mode "0060": want permissions in octal by which its owner`,
+		"repair: maybe":                                      "line 1: ",
+		"limits: {faults: -1}":                               `limits.faults "-1": want a number from 1 to 4096`,
+		"limits: {faults: 5s}":                               "line 1: ",
+		"ttl: {default: 2h, max: 1h}":                        `ttl.default "2h": want a time from 1s to 1h`,
+		"ttl: {max: 25h}":                                    `ttl.max "25h": want a time from 1s to 24h`,
+		"state_dir: ../x":                                    `state_dir "../x": want an absolute path`,
+		"state_dir: /run/../x":                               `state_dir "/run/../x": want an absolute path`,
+		"state_dir: \"\"":                                    "state_dir: want an absolute path",
+		"tcp: {listen: \"0.0.0.0:7070\"}":                    "tcp.certificate: want a PEM file",
+		"tcp: {key: /k}":                                     "tcp.listen: want ADDRESS:PORT",
+		"tcp: {listen: \"host:7070\"}":                       `tcp.listen "host:7070": want ADDRESS:PORT`,
+		"metrics: {listen: \"9090\"}":                        `metrics.listen "9090": want ADDRESS:PORT`,
+		"traces: {otlp_endpoint: http://x/y}":                `traces.otlp_endpoint "http://x/y": want HOST:PORT`,
+		"allow: [{users: [a], verbs: [fly]}]":                `allow[0].verbs "fly": want apply`,
+		"allow: [{verbs: [list]}]":                           "allow[0]: want users, groups or certificates",
+		"a: &x 1\nb: *x":                                     "line 1: want no anchors",
+		"repair: true\n---\nrepair: false":                   "several documents",
+		"repair: true\x00":                                   "line 1: a NUL byte",
+		"socket: [":                                          "line 1: ",
+		"just text":                                          "line 1: ",
+		"[1, 2]":                                             "line 1: ",
+		"audit: {max_megabytes: 0}":                          `audit.max_megabytes "0": want a number from 1 to 1000`,
+		"socket: {path: /" + strings.Repeat("s", 120) + "}":  "socket.path",
+		strings.Repeat("[", 4000):                            "line 1: nested more than 32 deep",
+		strings.Repeat("[\n", 9000):                          "line 33: nested more than 32 deep",
+		strings.Repeat("- ", 2000):                           "line 1: nested more than 32 deep",
+		strings.Repeat("\n", 10_001):                         "more than 10000 lines",
+		"socket: {group: " + strings.Repeat("g", 5000) + "}": "line 1: longer than 4096 bytes",
+		strings.Repeat("#", MaxSize+1):                       "larger than 1048576 bytes",
 	} {
 		_, err := Parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") > 3 {
@@ -131,6 +136,14 @@ func TestRefused(t *testing.T) {
 	_, err := Parse([]byte("limits: {faults: 0, labs: 0}"))
 	if !errors.Is(err, qdisc.ErrInvalid) || !strings.Contains(err.Error(), "limits.faults") || !strings.Contains(err.Error(), "limits.labs") {
 		t.Errorf("%v, want both fields", err)
+	}
+}
+
+// Many rules in one line are no depth.
+func TestRulesInOneLine(t *testing.T) {
+	text := "allow: [" + strings.Repeat("{users: [a], verbs: [list]}, ", 60) + "]"
+	if c, err := Parse([]byte(text)); err != nil || len(c.Allow) != 60 {
+		t.Errorf("%d rules, %v, want 60", len(c.Allow), err)
 	}
 }
 

@@ -18,6 +18,14 @@ import (
 // MaxSize is the largest configuration file, in bytes.
 const MaxSize = 1 << 20
 
+// What a file may look like before it is parsed: the parser takes time with the square of
+// the keys, and memory with that of the depth. The largest sensible file is far below.
+const (
+	maxLines = 10_000
+	maxLine  = 4096
+	maxDepth = 32
+)
+
 // Load reads the file at path, or DefaultPath for an empty one, which alone may be
 // missing: the result is Default then. Everything is checked that can be without asking
 // the host who exists. An error of the text names file and line.
@@ -52,8 +60,8 @@ func Parse(text []byte) (Config, error) {
 	if len(text) > MaxSize {
 		return Config{}, fmt.Errorf("larger than %d bytes", MaxSize)
 	}
-	if before, _, found := bytes.Cut(text, []byte{0}); found {
-		return Config{}, fmt.Errorf("line %d: a NUL byte, which no configuration has", 1+bytes.Count(before, []byte("\n")))
+	if err := plain(text); err != nil {
+		return Config{}, err
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
@@ -77,6 +85,36 @@ func Parse(text []byte) (Config, error) {
 
 // YAML is the configuration as a file that Parse reads back.
 func (c Config) YAML() ([]byte, error) { return yaml.MarshalWithOptions(c, yaml.IndentSequence(true)) }
+
+// plain refuses what no configuration looks like. Brackets are counted wherever they
+// stand: no sensible file has so many that are not closed.
+func plain(text []byte) error {
+	n, open := 0, 0
+	for line := range bytes.Lines(text) {
+		n++
+		deepest := max(bytes.Count(line, []byte("- ")), bytes.Count(line, []byte("? ")))
+		for _, c := range line {
+			switch c {
+			case '[', '{':
+				open++
+				deepest = max(deepest, open)
+			case ']', '}':
+				open = max(0, open-1)
+			}
+		}
+		switch {
+		case n > maxLines:
+			return fmt.Errorf("more than %d lines", maxLines)
+		case len(line) > maxLine:
+			return fmt.Errorf("line %d: longer than %d bytes", n, maxLine)
+		case bytes.IndexByte(line, 0) >= 0:
+			return fmt.Errorf("line %d: a NUL byte, which no configuration has", n)
+		case deepest > maxDepth:
+			return fmt.Errorf("line %d: nested more than %d deep", n, maxDepth)
+		}
+	}
+	return nil
+}
 
 // simple refuses a file with several documents, anchors or aliases.
 func simple(file *ast.File) error {

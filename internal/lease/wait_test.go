@@ -89,7 +89,7 @@ func TestWaitingInLine(t *testing.T) {
 		a.apply(t, m, "does not wait", by("uid 6", 0, on("90")))
 		step("who does not wait takes what is free", "does not wait")
 		a.clear(t, m, "does not wait")
-		a.apply(t, m, "its own", by("uid 1", 0, with(on("80"), func(s *fault.Spec) { s.Packet = &qdisc.Netem{Delay: 1e6} })))
+		a.apply(t, m, "its own", by("uid 1", time.Minute, with(on("80"), func(s *fault.Spec) { s.Packet = &qdisc.Netem{Delay: 1e6} })))
 		step("the holder's own come before those who wait", "its own")
 		a.clear(t, m, "first")
 		step("the place is not free yet")
