@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -44,6 +45,26 @@ func signal(t *testing.T, p *os.Process, s unix.Signal) {
 	if err := p.Signal(s); err != nil {
 		t.Fatal(err)
 	}
+	if s != unix.SIGSTOP {
+		return
+	}
+	for end := time.Now().Add(longest); !allStopped(p.Pid); time.Sleep(time.Millisecond) { // a thread stops when its turn comes
+		if time.Now().After(end) {
+			t.Fatal("the agent does not stop")
+		}
+	}
+}
+
+// allStopped reports whether every thread of a process is stopped (proc(5), stat).
+func allStopped(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		if _, rest, _ := strings.Cut(string(text), ") "); err != nil || !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return len(stats) > 0
 }
 
 // promised is how soon the silence of an agent is told. A machine that stood still
