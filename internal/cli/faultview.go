@@ -153,7 +153,8 @@ func countersText(c fault.Counters) string {
 		n    uint64
 		what string
 	}{
-		{c.Lost, "lost"}, {c.Overflow, "lost to a full queue"}, {c.Delayed, "delayed"}, {c.Duplicated, "duplicated"},
+		{c.Lost, "lost"}, {c.Overflow, "lost to a full queue"},
+		{c.Late, "thrown away late, the engine having stood still"}, {c.Refused, "refused by the device"}, {c.Delayed, "delayed"}, {c.Duplicated, "duplicated"},
 		{c.Reordered, "reordered"}, {c.Corrupted, "corrupted"}, {c.Opened, "passed unimpaired, the engine being late"},
 	} {
 		if p.n > 0 {

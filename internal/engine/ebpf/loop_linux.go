@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -41,7 +42,7 @@ type loop struct {
 	taken       uint64
 	came, empty int64
 	looked      int64
-	refused     bool // a refused frame was logged
+	told        bool // a refused frame was logged
 	spin        spin
 }
 
@@ -78,7 +79,7 @@ func (q *queue) run() {
 	for l.packets > 0 && !l.blocked {
 		l.flush(math.MaxInt64)
 	}
-	q.overflow.Add(uint64(l.packets))
+	q.late.Add(uint64(l.packets))
 	q.held.Store(0)
 	close(q.done)
 	if q.lost.Load() {
@@ -90,7 +91,7 @@ func (q *queue) run() {
 // hurry to beat.
 func (l *loop) recover(t int64) {
 	stall := time.Duration(t - l.last)
-	before := l.overflow.Load()
+	before := l.late.Load()
 	if stall > lateLimit {
 		// Nobody can say how long these have lain there.
 		for range tapQueue {
@@ -104,7 +105,7 @@ func (l *loop) recover(t int64) {
 	}
 	l.flush(t)
 	l.log.Warn("ebpf: the queue's thread stood still", "place", l.place.String(), "stall", stall,
-		"dropped", l.overflow.Load()-before, "waiting", l.packets)
+		"dropped", l.late.Load()-before, "waiting", l.packets)
 }
 
 // spoil counts a frame that is not sent, as the packets that the model would have seen.
@@ -116,7 +117,7 @@ func (l *loop) spoil(b []byte) {
 		}
 	}
 	l.frames.Add(uint64(n))
-	l.overflow.Add(uint64(n))
+	l.late.Add(uint64(n))
 }
 
 // look finds out whether there is still something to do here.
@@ -339,7 +340,7 @@ func (l *loop) flush(t int64) {
 				break
 			}
 			if p.due != math.MinInt64 && t != math.MaxInt64 && t-p.due > int64(lateLimit) {
-				l.drop(p)
+				l.drop(p, &l.late)
 				continue
 			}
 			l.ready[l.count] = p
@@ -355,11 +356,14 @@ func (l *loop) flush(t int64) {
 		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 			// The device's own queue was full, or it is down, or the frame is longer
 			// than its MTU.
-			if !l.refused && !errors.Is(err, unix.ENOBUFS) {
-				l.refused = true
+			why := &l.refused
+			if errors.Is(err, unix.ENOBUFS) {
+				why = &l.overflow
+			} else if !l.told {
+				l.told = true
 				l.log.Warn("ebpf: the device refused a packet", "place", l.place.String(), "bytes", len(l.ready[n].frame), "err", err)
 			}
-			l.drop(l.ready[n])
+			l.drop(l.ready[n], why)
 			n++
 		}
 		l.count = copy(l.ready[:], l.ready[n:l.count])
@@ -371,8 +375,9 @@ func (l *loop) flush(t int64) {
 	}
 }
 
-func (l *loop) drop(p packet) {
-	l.overflow.Add(uint64(p.count))
+// drop counts a packet that is not sent.
+func (l *loop) drop(p packet, why *atomic.Uint64) {
+	why.Add(uint64(p.count))
 	l.gone(p)
 }
 

@@ -474,7 +474,7 @@ func TestTwoQueuesOnOneHook(t *testing.T) {
 				within(t, "lost at the first", int(at.Lost), int(at.Seen-at.Opened), .5)
 				within(t, "lost at the second", int(bt.Lost), int(bt.Seen-bt.Opened), .5)
 				// The first place sees the device's own chatter too.
-				if left := bt.Seen - bt.Lost - bt.Overflow; at.Seen < 4000 || arrived != int(left) {
+				if left := bt.Seen - bt.Lost - bt.Overflow - bt.Late; at.Seen < 4000 || arrived != int(left) {
 					t.Errorf("%d arrived, %d left the second place: %+v, %+v", arrived, left, at, bt)
 				}
 			})
