@@ -109,8 +109,8 @@ type Record struct {
 	Flags    uint8
 	Sequence uint32
 	Payload  uint32
-	// Segment is the number of the first data segment in the packet, from 1; 0 if the
-	// rule does not count any.
+	// Segment is the number of the data segment for which the packet was chosen, Rule.N, also
+	// where it came in a packet with others; 0 if the rule does not count any.
 	Segment uint32
 	// Length is that of the IP packet, Segments how many wire packets it stands for: more
 	// than 1 is a super-packet that segmentation offload was to cut.

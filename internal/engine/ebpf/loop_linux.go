@@ -226,7 +226,7 @@ func (l *loop) frame(t int64, b []byte) {
 			f = l.pool.get(len(b))
 			copy(f, b)
 		}
-		l.hold(f, c, 1)
+		l.hold(t, f, c, 1)
 	}
 }
 
@@ -246,15 +246,15 @@ func (l *loop) segments(t int64, s *super, markable bool) {
 				end++
 				continue
 			}
-			l.hold(l.part(s, first, end), run, end-first)
+			l.hold(t, l.part(s, first, end), run, end-first)
 			run, first, end = c, i, i+1
 		}
 	}
 	if end-first == s.count && s.count > 1 {
-		l.hold(s.frame, run, s.count)
+		l.hold(t, s.frame, run, s.count)
 		return
 	}
-	l.hold(l.part(s, first, end), run, end-first)
+	l.hold(t, l.part(s, first, end), run, end-first)
 	l.pool.put(s.frame)
 }
 
@@ -280,8 +280,8 @@ func (l *loop) ask(t int64, size, queued int, markable bool) model.Verdict {
 	return v
 }
 
-// hold has a frame, which stands for count packets, wait as c says.
-func (l *loop) hold(f []byte, c model.Copy, count int) {
+// hold has a frame that came at t, and stands for count packets, wait as c says.
+func (l *loop) hold(t int64, f []byte, c model.Copy, count int) {
 	if f == nil {
 		return
 	}
@@ -296,7 +296,7 @@ func (l *loop) hold(f []byte, c model.Copy, count int) {
 		l.pool.put(f)
 		return
 	}
-	p := packet{due: c.Due, order: l.order, frame: f, count: count}
+	p := packet{due: c.Due, order: l.order, frame: f, count: count, delayed: c.Ahead || c.Due > t}
 	if c.Ahead {
 		p.due = math.MinInt64
 	}
@@ -325,6 +325,9 @@ func (l *loop) leaves(t int64) (p packet, ok bool) {
 		return packet{}, false
 	}
 	p = l.waiting.pop()
+	if !p.delayed && l.next > due { // it is a slot that it has waited for
+		l.queue.delayed.Add(uint64(p.count))
+	}
 	p.due = l.next
 	l.used.Left(t, len(p.frame)-vnetHeader)
 	return p, true
