@@ -45,6 +45,10 @@ type faultView struct {
 	MeasuredLoss *float64 `json:"measured_loss_percent,omitempty"`
 	// Chosen are the packets that a rule acted on; netemctl packets names them.
 	Chosen *uint64 `json:"chosen_packets,omitempty"`
+	// Queued are held now, or were at the end of one that has ended: those of a hold leave
+	// until QueuedUntil.
+	Queued      *uint64    `json:"queued_packets"`
+	QueuedUntil *time.Time `json:"queued_until,omitempty"`
 	// Verification is that of apply --verify.
 	Verification *fidelity.Result `json:"verification,omitempty"`
 }
@@ -72,6 +76,7 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		v.Counters = new(experiment.Counters(f.Counters))
 		v.Chosen = new(f.Chosen())
 	}
+	v.Queued, v.QueuedUntil = queued(f), queuedUntil(f, now)
 	for _, t := range f.Spec.Toxics {
 		v.Toxics = append(v.Toxics, viewToxic(t))
 	}
