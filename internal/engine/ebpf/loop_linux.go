@@ -326,7 +326,7 @@ func (l *loop) leaves(t int64) (p packet, ok bool) {
 	}
 	p = l.waiting.pop()
 	if !p.delayed && l.next > due { // it is a slot that it has waited for
-		l.queue.delayed.Add(uint64(p.count))
+		l.delayed.Add(uint64(p.count))
 	}
 	p.due = l.next
 	l.used.Left(t, len(p.frame)-vnetHeader)
