@@ -18,11 +18,18 @@ type FieldError struct {
 	Value string
 	// Want is the allowed form: `a percentage from 0% to 100%, such as 20%`.
 	Want string
+	// Why says what is wrong with the value, in place of Want, where the form is right:
+	// `column 7: no field tcp.foo; want one of tcp.ack, tcp.fin`.
+	Why string
 }
 
-// Error says the field, the value and the allowed form in one line.
+// Error says the field, the value and the allowed form, or what is wrong, in one line.
 func (e *FieldError) Error() string {
 	switch {
+	case e.Why != "" && e.Field == "":
+		return fmt.Sprintf("%q: %s", e.Value, e.Why)
+	case e.Why != "":
+		return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Why)
 	case e.Field == "":
 		return fmt.Sprintf("%q: want %s", e.Value, e.Want)
 	case e.Value == "":

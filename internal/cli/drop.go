@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -88,14 +89,19 @@ func (a *app) contentCommand(name, short, long string, hold bool) *cobra.Command
 		}
 		what, err := content.Parse(own)
 		if err != nil {
-			return fault.WithHint(named(name, err, strings.Join(own, " ")), seeHelp(cmd))
+			about := name
+			var f *qdisc.FieldError
+			if errors.As(err, &f) && f.Field == "expr" {
+				about += " match"
+			}
+			return fault.WithHint(named(about, err, strings.Join(own, " ")), seeHelp(cmd))
 		}
 		f.rule.Kind, f.rule.N, f.rule.Expr = what.Kind, what.N, what.Expr
 		return nil
 	}
 	flags := cmd.Flags()
 	if hold {
-		flags.Var(typed(&f.rule.Hold, "TIME", positive, nil), "for", "hold them for this long, such as 200ms; required")
+		flags.Var(typed(&f.rule.Hold, "TIME", holdTime, nil), "for", "hold them for this long, such as 200ms; required")
 	}
 	flags.Var(typed(&f.rule.Count, "N", unsigned[uint32](32, 1), nil), "count", "rest after this many packets (default no end); in both directions each counts by itself")
 	flags.BoolVar(&f.rule.PerConnection, "per-connection", false, "have --count, or the N of every:N, for each connection by itself")
@@ -126,6 +132,15 @@ func (f *contentFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
 	rule := f.rule
 	spec.Content = &rule
 	return spec, hintUnsupported(contentFields(spec.Validate()), spec)
+}
+
+// holdTime is how long a packet can be held.
+func holdTime(s string) (time.Duration, error) {
+	d, err := qdisc.ParseDuration(s)
+	if err == nil && (d < content.MinHold || d > content.MaxHold) || zero(s) {
+		return 0, &qdisc.FieldError{Value: s, Want: "a duration from " + content.HoldRange() + ", such as 200ms"}
+	}
+	return d, err
 }
 
 var errNoTime = errors.New("hold: --for is required")

@@ -202,6 +202,7 @@ func (a *fakeAgent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault,
 	for _, f := range a.faults {
 		device := s.Device != "" && f.Spec.Selector != nil && f.Spec.Selector.Name() == s.Device
 		if s.All || f.ID == s.ID || s.Target != "" && f.Spec.Target == s.Target || device {
+			f.State, f.Queued = fault.Cleared, a.queued
 			gone = append(gone, f)
 			a.cleared = append(a.cleared, f.ID)
 			continue

@@ -174,7 +174,7 @@ func (a *app) clear() *cobra.Command {
 		Use: "clear ID | clear --target NAME | clear --dev DEV [--netns NAME] | clear --all", Short: "Take faults away", DisableFlagsInUseLine: true,
 		Long: `Take faults away: one by its id, all of a target or a device, or all. It is no error
 when the fault has ended, or the target or the device has no fault; an id that this
-agent never gave is one (exit code 1).`,
+agent never gave is one (exit code 1). What a hold still holds leaves when it is due.`,
 		ValidArgsFunction: a.completeFaults,
 	}
 	cmd.Flags().Var(once(&name, "NAME", wantTarget), "target", "clear all faults of the target `NAME`")
@@ -219,7 +219,7 @@ agent never gave is one (exit code 1).`,
 		}
 		s := a.style(a.env.StdoutTerminal)
 		for _, f := range fs {
-			fmt.Fprintf(a.env.Stdout, "%s cleared: %s\n", s.bold(f.ID), words(f.Spec))
+			fmt.Fprintf(a.env.Stdout, "%s cleared: %s%s\n", s.bold(f.ID), words(f.Spec), queuedText(f))
 		}
 		return nil
 	})

@@ -51,6 +51,10 @@ type faultView struct {
 	MeasuredLoss *float64 `json:"measured_loss_percent,omitempty"`
 	// Chosen are the packets that a rule acted on; netemctl packets names them.
 	Chosen *uint64 `json:"chosen_packets,omitempty"`
+	// Queued are held now, or were at the end of one that has ended: those of a hold leave
+	// until QueuedUntil.
+	Queued      *uint64    `json:"queued_packets"`
+	QueuedUntil *time.Time `json:"queued_until,omitempty"`
 	// Verification is that of apply --verify.
 	Verification *fidelity.Result `json:"verification,omitempty"`
 }
@@ -81,6 +85,7 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		v.Counters = new(experiment.Counters(f.Counters))
 		v.Chosen = new(f.Chosen())
 	}
+	v.Queued, v.QueuedUntil = queued(f), queuedUntil(f, now)
 	for _, t := range f.Spec.Toxics {
 		v.Toxics = append(v.Toxics, viewToxic(t))
 	}
@@ -178,7 +183,8 @@ func countersText(c fault.Counters) string {
 		n    uint64
 		what string
 	}{
-		{c.Lost, "lost"}, {c.Overflow, "lost to a full queue"}, {c.Delayed, "delayed"}, {c.Duplicated, "duplicated"},
+		{c.Lost, "lost"}, {c.Overflow, "lost to a full queue"},
+		{c.Late, "thrown away late, the engine having stood still"}, {c.Refused, "refused by the device"}, {c.Delayed, "delayed"}, {c.Duplicated, "duplicated"},
 		{c.Reordered, "reordered"}, {c.Corrupted, "corrupted"}, {c.Opened, "passed unimpaired, the engine being late"},
 	} {
 		if p.n > 0 {

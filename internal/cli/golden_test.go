@@ -99,7 +99,7 @@ func TestGolden(t *testing.T) {
 		}},
 		{name: "drop-refused", lines: []string{
 			"drop", "drop --target pg", "drop syn", "drop sin --target pg", "drop syn ack --target pg", "drop syn:2 --target pg", "drop data --target pg", "drop data:0 --target pg", "drop every:x --target pg", "drop match --target pg", "drop match 'tcp.len >' --target pg", "drop match tcp.len > 5 --target pg",
-			"drop match 'tcp.foo > 1' --target pg", "drop syn --count 0 --target pg", "drop syn --count 3000000000 --target pg", "drop syn --per-connection --target pg", "drop syn --for 1s --target pg", "hold syn --target pg", "hold syn --for 0s --target pg", "hold syn --for 200 --target pg", "hold syn --for 2m --target pg", "hold syn --for 1us --target pg",
+			"drop match 'tcp.foo > 1' --target pg", "drop syn --count 0 --target pg", "drop syn --count 3000000000 --target pg", "drop syn --per-connection --target pg", "drop syn --for 1s --target pg", "hold syn --target pg", "hold syn --for 0s --target pg", "hold syn --for 200 --target pg", "hold syn --for 2m --target pg", "hold syn --for 1us --target pg", "drop match foo --target pg", "drop syn --tcp-flags ack --dev v0 --dry-run", "drop rst --tcp-flags !rst --dev v0 --dry-run",
 			"drop syn --target pg --engine netem", "drop syn --target pg --engine stream", "drop syn --dev v0 --protocol udp", "drop syn --target pg --tcp-flags syn", "drop syn --dev v0 --tcp-flags sin", "loss 1% --dev v0 --tcp-flags syn --protocol udp", "loss 1% --dev v0 --tcp-flags syn,!syn", "loss 1% --dev v0 --tcp-flags syn --tcp-flags !syn", "drop syn --target pg --verify", "drop syn --target pg -o json -- true", "drop syn --target pg --",
 		}},
 		{name: "devices", lines: []string{

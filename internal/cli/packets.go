@@ -50,7 +50,9 @@ func viewRecord(r content.Record) recordView {
 type packetsData struct {
 	ID     string `json:"id"`
 	Chosen uint64 `json:"chosen_packets"`
-	Missed uint64 `json:"missed_packets"`
+	// Missed could not be recorded, Skipped came before the packets here and are no longer kept.
+	Missed  uint64 `json:"missed_packets"`
+	Skipped uint64 `json:"skipped_packets"`
 	// Forgotten connections count anew.
 	Forgotten uint64       `json:"forgotten_connections"`
 	Packets   []recordView `json:"packets"`
@@ -72,7 +74,8 @@ which sequence number. The last %d of each direction are kept, for a minute beyo
 the fault's end, too. WIRE above 1 is a super-packet that segmentation offload was to
 cut: it was acted on whole; '--offload off' with the fault avoids that. What a --follow
 cannot tell, since it came too fast, is counted: as a warning, and in -o jsonl as a line
-of missed_packets and skipped_packets.`, content.MaxRecords),
+of missed_packets and skipped_packets. In -o json skipped_packets came before those that
+are kept.`, content.MaxRecords),
 		Args: arguments(1, "ID"), ValidArgsFunction: a.completeFaults,
 	}
 	cmd.Flags().BoolVar(&follow, "follow", false, "go on with those to come, until the fault ends")
@@ -108,7 +111,7 @@ func chosen(ctx context.Context, agent Agent, id string) (content.Log, error) {
 }
 
 func (a *app) emitPackets(id string, log content.Log) error {
-	data := packetsData{ID: id, Chosen: log.Chosen, Missed: log.Missed, Forgotten: log.Forgotten, Packets: []recordView{}}
+	data := packetsData{ID: id, Chosen: log.Chosen, Missed: log.Missed, Skipped: noLongerKept(log, uint64(len(log.Records))), Forgotten: log.Forgotten, Packets: []recordView{}}
 	for _, r := range log.Records {
 		data.Packets = append(data.Packets, viewRecord(r))
 	}
@@ -133,12 +136,20 @@ func (a *app) emitPackets(id string, log content.Log) error {
 	}})
 }
 
+// noLongerKept is how many packets came before those that are shown, as many as are kept.
+func noLongerKept(log content.Log, shown uint64) uint64 {
+	if shown < content.MaxRecords {
+		return 0
+	}
+	return log.Chosen - min(log.Chosen, log.Missed+shown)
+}
+
 // sayMissed says what of a log cannot be shown.
 func (a *app) sayMissed(log content.Log, shown uint64) {
 	if log.Missed > 0 {
 		a.warn([]string{fmt.Sprintf("%s came too fast to be recorded", packetsText(log.Missed))})
 	}
-	if older := log.Chosen - min(log.Chosen, log.Missed+shown); older > 0 && shown >= content.MaxRecords {
+	if older := noLongerKept(log, shown); older > 0 {
 		a.warn([]string{fmt.Sprintf("%s before these are no longer kept", packetsText(older))})
 	}
 	if log.Forgotten > 0 {

@@ -20,6 +20,8 @@ type statsView struct {
 	Seen       *uint64      `json:"seen_packets"`
 	Lost       *uint64      `json:"lost_packets"`
 	Overflow   *uint64      `json:"overflow_packets"`
+	Late       *uint64      `json:"late_packets"`
+	Refused    *uint64      `json:"refused_packets"`
 	Delayed    *uint64      `json:"delayed_packets"`
 	Duplicated *uint64      `json:"duplicated_packets"`
 	Reordered  *uint64      `json:"reordered_packets"`
@@ -40,6 +42,7 @@ func viewStats(f fault.Fault) statsView {
 	return statsView{
 		ID: f.ID, Target: subject(f.Spec), State: f.State, Engine: f.Engine,
 		Seen: told("seen", c.Seen), Lost: told("lost", c.Lost), Overflow: told("overflow", c.Overflow),
+		Late: told("late", c.Late), Refused: told("refused", c.Refused),
 		Delayed: told("delayed", c.Delayed), Duplicated: told("duplicated", c.Duplicated),
 		Reordered: told("reordered", c.Reordered), Corrupted: told("corrupted", c.Corrupted), Opened: told("opened", c.Opened),
 		Queued: told("queued", f.Queued),
@@ -56,7 +59,8 @@ func (a *app) stats() *cobra.Command {
 		Use: "stats [ID]", Short: "Count what happened to the packets", DisableFlagsInUseLine: true,
 		Long: `Count what happened to the packets of each packet fault, or of one, since it was
 applied or last changed, also those that a verification sent. OVERFLOW is what a full
-queue dropped, which is no loss that was asked for; OPENED passed unimpaired because
+queue dropped, which is no loss that was asked for; LATE was thrown away, the engine
+having stood still; REFUSED was not taken by the device, as too long for it; OPENED passed unimpaired because
 the engine was late; QUEUED are held at this moment. A dash is what the engine cannot
 tell. What 'drop' chose is in LOST and what 'hold' did in DELAYED; 'netemctl packets'
 names each.`,
@@ -100,12 +104,12 @@ func statsOf(ctx context.Context, agent Agent, args []string) ([]fault.Fault, er
 
 func statsTable(vs []statsView, s style) *table {
 	t := &table{
-		head:  []string{"ID", "TARGET", "STATE", "SEEN", "LOST", "OVERFLOW", "DELAYED", "DUPLICATED", "REORDERED", "CORRUPTED", "OPENED", "QUEUED"},
-		right: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true},
+		head:  []string{"ID", "TARGET", "STATE", "SEEN", "LOST", "OVERFLOW", "LATE", "REFUSED", "DELAYED", "DUPLICATED", "REORDERED", "CORRUPTED", "OPENED", "QUEUED"},
+		right: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true},
 	}
 	for _, v := range vs {
-		t.add(s.bold(v.ID), v.Target, paintState(s, v.State), countText(v.Seen), countText(v.Lost), countText(v.Overflow), countText(v.Delayed),
-			countText(v.Duplicated), countText(v.Reordered), countText(v.Corrupted), countText(v.Opened), countText(v.Queued))
+		t.add(s.bold(v.ID), v.Target, paintState(s, v.State), countText(v.Seen), countText(v.Lost), countText(v.Overflow),
+			countText(v.Late), countText(v.Refused), countText(v.Delayed), countText(v.Duplicated), countText(v.Reordered), countText(v.Corrupted), countText(v.Opened), countText(v.Queued))
 	}
 	return t
 }

@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		{what: []string{"every:2147483649"}, refused: `want every:N with N from 1 to 2147483648`},
 		{what: []string{"data:1.5"}, refused: `want data:N`},
 		{what: []string{"match"}, refused: `expr: want an expression`},
-		{what: []string{"match", "tcp."}, refused: `expr "tcp.": want an expression; column 5`},
+		{what: []string{"match", "tcp."}, refused: `expr "tcp.": column 5: `},
 	} {
 		got, err := Parse(tt.what)
 		if tt.refused != "" {
@@ -92,8 +92,8 @@ func TestValidate(t *testing.T) {
 		{"no expression", Rule{Kind: Match}, []string{`expr: want an expression`}},
 		{"expression of none", Rule{Kind: RST, Expr: "tcp"}, []string{`expr "tcp": want nothing`}},
 		{"count", Rule{Kind: RST, Count: 1<<31 + 1}, []string{`count "2147483649"`}},
-		{"each of none", Rule{Kind: RST, PerConnection: true}, []string{`per_connection "true": want a count`}},
-		{"hold short", Rule{Kind: RST, Hold: 1}, []string{`hold "1ns": want 0s to drop, or 100us to 1m`}},
+		{"each of none", Rule{Kind: RST, PerConnection: true}, []string{`per_connection: want a count`}},
+		{"hold short", Rule{Kind: RST, Hold: 1}, []string{`hold "1ns": want 100us to 1m`}},
 		{"hold long", Rule{Kind: RST, Hold: time.Hour}, []string{`hold "1h"`}},
 		{"hold below", Rule{Kind: RST, Hold: -time.Second}, []string{`hold "-1s"`}},
 		{"all", Rule{Kind: Data, Expr: "x", Count: 1<<31 + 1, Hold: -1}, []string{`n "0"`, `expr "x"`, `count`, `hold`}},
@@ -123,10 +123,10 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 		"tcp.syn\n":                      "want one line",
 		"tcp.syn &&":                     "column 11: expected operand",
 		"tcp.syn; tcp.ack":               "column 8: ",
-		"tcp.sin":                        "column 1: no field tcp.sin: want one of tcp.ack, ",
-		"tpc.syn":                        "column 1: no field tpc.syn: want one of icmp, ",
+		"tcp.sin":                        "column 1: no field tcp.sin; want one of tcp.ack, ",
+		"tpc.syn":                        "column 1: no field tpc.syn; want one of icmp, ",
 		"ip.ttl == 3 && tcp.lenn > 1":    "column 16: no field tcp.lenn",
-		"ip.ttl":                         "column 1: ip.ttl is a number: want a comparison, such as ip.ttl > 0",
+		"ip.ttl":                         "column 1: ip.ttl is a number; want a comparison, such as ip.ttl > 0",
 		"1":                              "column 1: 1 is no condition",
 		"tcp.flags & 2":                  "column 1: tcp.flags & 2 is no condition",
 		"ip.ttl == (tcp.syn && tcp.ack)": "column 12: tcp.syn && tcp.ack is no number",
@@ -158,7 +158,7 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 	} {
 		_, err := ParseExpr(src)
 		var field *qdisc.FieldError
-		if !errors.As(err, &field) || field.Field != "expr" || !strings.Contains(field.Want, strings.TrimPrefix(want, "want ")) {
+		if !errors.As(err, &field) || field.Field != "expr" || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "an expression; ") {
 			t.Errorf("%q: %v, want %q", src, err, want)
 		}
 	}

@@ -20,6 +20,9 @@ func ParseExpr(src string) (Condition, error) {
 	refuse := func(want string) error {
 		return &qdisc.FieldError{Field: "expr", Value: src, Want: want}
 	}
+	wrong := func(column int, why string) error {
+		return &qdisc.FieldError{Field: "expr", Value: src, Why: fmt.Sprintf("column %d: %s", column, why)}
+	}
 	switch {
 	case strings.TrimSpace(src) == "":
 		return nil, refuse("an expression, such as 'tcp.len > 100 && tcp.psh'")
@@ -33,9 +36,9 @@ func ParseExpr(src string) (Condition, error) {
 	if err != nil {
 		var list scanner.ErrorList
 		if errors.As(err, &list) && len(list) > 0 {
-			return nil, refuse(fmt.Sprintf("an expression; column %d: %s", list[0].Pos.Column, list[0].Msg))
+			return nil, wrong(list[0].Pos.Column, list[0].Msg)
 		}
-		return nil, refuse("an expression: " + err.Error())
+		return nil, wrong(1, err.Error())
 	}
 	c := checker{src: src}
 	cond := c.condition(tree)
@@ -43,7 +46,7 @@ func ParseExpr(src string) (Condition, error) {
 		c.refuse(tree, fmt.Sprintf("%d fields, bytes and texts: at most %d", c.terms, MaxTerms))
 	}
 	if c.err != "" {
-		return nil, refuse(fmt.Sprintf("an expression; column %d: %s", c.at, c.err))
+		return nil, wrong(c.at, c.err)
 	}
 	return cond, nil
 }
@@ -111,11 +114,11 @@ func (c *checker) condition(n ast.Expr) Condition {
 	case *ast.Ident, *ast.SelectorExpr:
 		f := c.field(n)
 		if !f.condition() {
-			c.refuse(n, fmt.Sprintf("%s is a number: want a comparison, such as %s > 0", f, f))
+			c.refuse(n, fmt.Sprintf("%s is a number; want a comparison, such as %s > 0", f, f))
 		}
 		return Is{f}
 	}
-	c.refuse(n, fmt.Sprintf("%s is no condition: want comparisons, joined by && || !", c.text(n)))
+	c.refuse(n, fmt.Sprintf("%s is no condition; want comparisons, joined by && || !", c.text(n)))
 	return Is{}
 }
 
@@ -135,7 +138,7 @@ func (c *checker) number(n ast.Expr, depth int) Number {
 			}
 			return Arithmetic{n.Op, c.number(n.X, depth), c.number(n.Y, depth+1)}
 		}
-		c.refuse(n, fmt.Sprintf("%s is no number: numbers are joined by + - & |", c.text(n)))
+		c.refuse(n, fmt.Sprintf("%s is no number; numbers are joined by + - & |", c.text(n)))
 		return Const(0)
 	case *ast.IndexExpr:
 		if x, ok := n.X.(*ast.Ident); ok && x.Name == "payload" {
@@ -145,7 +148,7 @@ func (c *checker) number(n ast.Expr, depth int) Number {
 	case *ast.Ident, *ast.SelectorExpr:
 		return c.field(n)
 	}
-	c.refuse(n, fmt.Sprintf("%s is no number: want a field, a constant, payload[5], or a sum of them", c.text(n)))
+	c.refuse(n, fmt.Sprintf("%s is no number; want a field, a constant, payload[5], or a sum of them", c.text(n)))
 	return Const(0)
 }
 
@@ -165,7 +168,7 @@ func (c *checker) field(n ast.Expr) Field {
 	}
 	f, ok := names[name]
 	if !ok {
-		c.refuse(n, fmt.Sprintf("no field %s: want one of %s", c.text(n), alike(name)))
+		c.refuse(n, fmt.Sprintf("no field %s; want one of %s", c.text(n), alike(name)))
 	}
 	return f
 }
@@ -234,6 +237,6 @@ func (c *checker) offset(e ast.Expr, n int) int {
 			return int(v)
 		}
 	}
-	c.refuse(e, fmt.Sprintf("%s is no place in the payload: want a number, up to %d", c.text(e), MaxOffset))
+	c.refuse(e, fmt.Sprintf("%s is no place in the payload; want a number, up to %d", c.text(e), MaxOffset))
 	return 0
 }

@@ -60,6 +60,22 @@ func (r Rule) Key() string {
 	return fmt.Sprintf("%s %d %q %d %t %d", r.Kind, r.N, r.Expr, r.Count, r.PerConnection, r.Hold)
 }
 
+// Flags are the bits of a TCP header's flags that each packet of the kind has, and those
+// that none has; 0 and 0 where the kind does not say.
+func (r Rule) Flags() (set, unset uint8) {
+	switch r.Kind {
+	case SYN:
+		return TCPSYN.Flag(), TCPACK.Flag()
+	case SYNACK:
+		return TCPSYN.Flag() | TCPACK.Flag(), 0
+	case FIN:
+		return TCPFIN.Flag(), 0
+	case RST:
+		return TCPRST.Flag(), 0
+	}
+	return 0, 0
+}
+
 // Action is "drop" or "hold".
 func (r Rule) Action() string {
 	if r.Hold > 0 {
@@ -109,8 +125,8 @@ type Record struct {
 	Flags    uint8
 	Sequence uint32
 	Payload  uint32
-	// Segment is the number of the first data segment in the packet, from 1; 0 if the
-	// rule does not count any.
+	// Segment is the number of the data segment for which the packet was chosen, Rule.N, also
+	// where it came in a packet with others; 0 if the rule does not count any.
 	Segment uint32
 	// Length is that of the IP packet, Segments how many wire packets it stands for: more
 	// than 1 is a super-packet that segmentation offload was to cut.

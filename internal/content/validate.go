@@ -38,12 +38,17 @@ func (r Rule) Validate() error {
 		refuse("count", fmt.Sprint(r.Count), fmt.Sprintf("0 for no end, or 1 to %d", uint32(MaxCount)))
 	}
 	if r.PerConnection && r.Count == 0 && r.Kind != Every {
-		refuse("per_connection", "true", "a count, which each connection has by itself; or the kind every, which counts so")
+		refuse("per_connection", "", "a count, which each connection has by itself; or the kind every, which counts so")
 	}
 	if r.Hold != 0 && (r.Hold < MinHold || r.Hold > MaxHold) {
-		refuse("hold", qdisc.FormatDuration(r.Hold), fmt.Sprintf("0s to drop, or %s to %s", qdisc.FormatDuration(MinHold), qdisc.FormatDuration(MaxHold)))
+		refuse("hold", qdisc.FormatDuration(r.Hold), HoldRange())
 	}
 	return errors.Join(errs...)
+}
+
+// HoldRange says how long packets are held: "100us to 1m".
+func HoldRange() string {
+	return qdisc.FormatDuration(MinHold) + " to " + qdisc.FormatDuration(MaxHold)
 }
 
 // MinHold is the shortest time that packets are held: less is lost in the engine's own.

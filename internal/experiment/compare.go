@@ -165,6 +165,12 @@ func (r *run) judge(last fault.Fault, loss *Loss, gaps Gaps, releaseErr error) {
 	if c.Overflow > 0 {
 		r.warn("%d packets were lost to a full queue, beside the fault", c.Overflow)
 	}
+	if c.Late > 0 {
+		r.warn("%d packets were thrown away late, the engine having stood still", c.Late)
+	}
+	if c.Refused > 0 {
+		r.warn("%d packets were refused by the device, beside the fault", c.Refused)
+	}
 	if c.Opened > 0 {
 		r.warn("%d packets passed unimpaired because the engine was late", c.Opened)
 	}

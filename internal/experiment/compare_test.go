@@ -120,6 +120,8 @@ func TestCompareWarns(t *testing.T) {
 	}{
 		{"other loss", fault.Counters{Seen: 3000, Lost: 300}, "is not what was asked for"},
 		{"overflow", fault.Counters{Seen: 3000, Lost: 600, Overflow: 9}, "9 packets were lost to a full queue"},
+		{"late", fault.Counters{Seen: 3000, Lost: 600, Late: 8}, "8 packets were thrown away late, the engine having stood still"},
+		{"refused", fault.Counters{Seen: 3000, Lost: 600, Refused: 7}, "7 packets were refused by the device"},
 		{"opened", fault.Counters{Seen: 3000, Lost: 600, Opened: 4}, "4 packets passed unimpaired"},
 	} {
 		a := newAgent()

@@ -64,16 +64,18 @@ type Row struct {
 	Samples []probe.Sample `json:"-"`
 }
 
-// Counters are fault.Counters with the names of the JSON.
+// Counters are fault.Counters with the names of the JSON, those of netemctl stats.
 type Counters struct {
-	Seen       uint64 `json:"seen"`
-	Lost       uint64 `json:"lost"`
-	Overflow   uint64 `json:"overflow"`
-	Delayed    uint64 `json:"delayed"`
-	Duplicated uint64 `json:"duplicated"`
-	Reordered  uint64 `json:"reordered"`
-	Corrupted  uint64 `json:"corrupted"`
-	Opened     uint64 `json:"opened"`
+	Seen       uint64 `json:"seen_packets"`
+	Lost       uint64 `json:"lost_packets"`
+	Overflow   uint64 `json:"overflow_packets"`
+	Late       uint64 `json:"late_packets"`
+	Refused    uint64 `json:"refused_packets"`
+	Delayed    uint64 `json:"delayed_packets"`
+	Duplicated uint64 `json:"duplicated_packets"`
+	Reordered  uint64 `json:"reordered_packets"`
+	Corrupted  uint64 `json:"corrupted_packets"`
+	Opened     uint64 `json:"opened_packets"`
 }
 
 // Latency is how the latency toxic was given the packet row's median.

@@ -44,5 +44,14 @@ func (s Spec) validateContent() []error {
 			Field: "protocol", Value: target.ProtocolName(sel.Protocol), Want: fmt.Sprintf("tcp: %s is of TCP, and nothing would be chosen", s.Content.Kind),
 		})
 	}
+	if sel := s.Selector; sel != nil {
+		set, unset := s.Content.Flags()
+		if set&sel.FlagsClear|unset&sel.FlagsSet != 0 {
+			errs = append(errs, &qdisc.FieldError{
+				Field: "tcp-flags", Value: target.FlagsText(sel.FlagsSet, sel.FlagsClear),
+				Want: fmt.Sprintf("none that contradict %s, which has %s: nothing would be chosen", s.Content.Kind, target.FlagsText(set, unset)),
+			})
+		}
+	}
 	return append(errs, s.Content.Validate())
 }

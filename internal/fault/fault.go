@@ -168,6 +168,9 @@ type Counters struct {
 	// Lost were dropped by the fault; Overflow by a full queue, which is no loss
 	// fault.
 	Lost, Overflow uint64
+	// Late were thrown away since the engine had stood still, and they were too late to be
+	// sent; Refused were not taken by the device, as too long for it or since it was down.
+	Late, Refused uint64
 	// Delayed were held for longer than 0 s.
 	Delayed, Duplicated, Reordered, Corrupted uint64
 	// Opened passed unimpaired because the engine's heartbeat was late.
@@ -178,6 +181,7 @@ type Counters struct {
 func (c Counters) Add(d Counters) Counters {
 	return Counters{
 		Seen: c.Seen + d.Seen, Lost: c.Lost + d.Lost, Overflow: c.Overflow + d.Overflow,
+		Late: c.Late + d.Late, Refused: c.Refused + d.Refused,
 		Delayed: c.Delayed + d.Delayed, Duplicated: c.Duplicated + d.Duplicated,
 		Reordered: c.Reordered + d.Reordered, Corrupted: c.Corrupted + d.Corrupted,
 		Opened: c.Opened + d.Opened,
@@ -192,6 +196,7 @@ func (c Counters) Since(base Counters) Counters {
 	}
 	return Counters{
 		Seen: c.Seen - base.Seen, Lost: c.Lost - base.Lost, Overflow: c.Overflow - base.Overflow,
+		Late: c.Late - base.Late, Refused: c.Refused - base.Refused,
 		Delayed: c.Delayed - base.Delayed, Duplicated: c.Duplicated - base.Duplicated,
 		Reordered: c.Reordered - base.Reordered, Corrupted: c.Corrupted - base.Corrupted,
 		Opened: c.Opened - base.Opened,

@@ -67,7 +67,11 @@ func (e *choosingEngine) ReadContent(_ context.Context, p target.Place, r conten
 	key := ruleKey(p, r)
 	_, ok := e.rules[key]
 	n := e.logs[key].Chosen
-	return fault.Status{Counters: fault.Counters{Seen: 10 * n, Lost: n}}, ok, nil
+	st := fault.Status{Counters: fault.Counters{Seen: 10 * n, Lost: n}}
+	if ok && r.Hold > 0 {
+		st.Queued = n
+	}
+	return st, ok, nil
 }
 
 func (e *choosingEngine) ContentLog(_ context.Context, p target.Place, r content.Rule) (content.Log, error) {
@@ -508,5 +512,23 @@ func TestEndedAreForgotten(t *testing.T) {
 	}
 	if log, _, err := m.Packets(t.Context(), ids[len(ids)-1]); err != nil || log.Chosen != content.MaxRecords {
 		t.Errorf("the last: %d, %v", log.Chosen, err)
+	}
+}
+
+// A cleared hold's answer says what is held still, at all its places.
+func TestClearedHoldSaysWhatItHolds(t *testing.T) {
+	m, _, e := newChoosingHost(t, nil)
+	f, err := m.Apply(t.Context(), with(dropOn("80", content.Rule{Kind: content.Every, N: 1, Hold: time.Minute}), func(s *fault.Spec) { s.Direction = fault.Both }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, key := range e.ruling() {
+		for range 2 + i {
+			e.choose(key, 1)
+		}
+	}
+	ended, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, "")
+	if err != nil || len(ended) != 1 || ended[0].State != fault.Cleared || ended[0].Queued != 5 {
+		t.Errorf("%+v, %v, want 5 that are held", ended, err)
 	}
 }

@@ -89,10 +89,13 @@ func hitsSuperPackets(spec fault.Spec) string {
 	return ""
 }
 
+// tcp is the IP protocol whose packets may be several on the wire.
+const tcp = 6
+
 // superPackets warns that the fault acts on packets that are several on the wire.
 func superPackets(f fault.Fault) string {
 	what := hitsSuperPackets(f.Spec)
-	if what == "" {
+	if s := f.Spec.Selector; what == "" || s != nil && s.Protocol != 0 && s.Protocol != tcp {
 		return ""
 	}
 	for _, o := range f.Offloads {

@@ -115,6 +115,23 @@ func TestSuperPacketsAreWarnedOf(t *testing.T) {
 	}
 }
 
+// A fault on another protocol is not warned of what TCP's packets may be.
+func TestOtherProtocolsAreNotWarnedOf(t *testing.T) {
+	m, _ := newOffloadHost(t, newFakeEngine())
+	for protocol, warned := range map[uint8]bool{0: true, 6: true, 17: false, 1: false} {
+		f, err := m.Apply(t.Context(), with(on(""), func(s *fault.Spec) { s.Packet, s.Selector.Protocol = &qdisc.Netem{Loss: 5}, protocol }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := strings.Join(f.Warnings, "; "); strings.Contains(w, "64 KB of TCP") != warned {
+			t.Errorf("protocol %d: %q, want a warning: %t", protocol, w, warned)
+		}
+		if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Settings that do not matter are not read; a change that lets them matter reads them.
 func TestSettingsAreReadWhereTheyMatter(t *testing.T) {
 	m, o := newOffloadHost(t, newFakeEngine())

@@ -28,7 +28,7 @@ func newPackets() *packets {
 	p := &packets{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "netemd_packets_total",
-			Help: "Packets that faults met, by what became of them: seen (all that were selected), lost, overflow (dropped by a full queue), delayed, duplicated, reordered, corrupted, opened (let through because the engine was late).",
+			Help: "Packets that faults met, by what became of them: seen (all that were selected), lost, overflow (dropped by a full queue), late (dropped after the engine had stood still), refused (by the device), delayed, duplicated, reordered, corrupted, opened (let through because the engine was late).",
 		}, []string{"outcome", "engine", "kind"}),
 		seen: map[string]*lastLook{},
 	}
@@ -79,7 +79,7 @@ func (p *packets) count(f fault.Fault, at time.Time) {
 
 func (p *packets) add(c carrier, n fault.Counters) {
 	for outcome, v := range map[string]uint64{
-		"seen": n.Seen, "lost": n.Lost, "overflow": n.Overflow, "delayed": n.Delayed,
+		"seen": n.Seen, "lost": n.Lost, "overflow": n.Overflow, "late": n.Late, "refused": n.Refused, "delayed": n.Delayed,
 		"duplicated": n.Duplicated, "reordered": n.Reordered, "corrupted": n.Corrupted, "opened": n.Opened,
 	} {
 		p.total.WithLabelValues(outcome, c.engine, c.kind).Add(float64(v))

@@ -104,7 +104,7 @@ func (e stream) Clear(ctx context.Context, t target.Target) error {
 // engine keeps what e can do beside lease.Engine, which the books ask for: content, and
 // the two that an engine of qdiscs has.
 func (s steps) engine(e lease.Engine) lease.Engine {
-	c, chooses := e.(lease.ContentEngine)
+	c, chooses := e.(chooser)
 	q, moves := e.(placed)
 	plain := engine{e, s}
 	switch {
@@ -128,6 +128,12 @@ func (s steps) engine(e lease.Engine) lease.Engine {
 	return plain
 }
 
+// chooser is an engine that acts on chosen packets, and tells them as they come.
+type chooser interface {
+	lease.ContentEngine
+	lease.ContentFollower
+}
+
 // placed is an engine that moves a fault in one step, and has words about its place.
 type placed interface {
 	Rematch(ctx context.Context, p target.Place, m target.Match) error
@@ -148,14 +154,14 @@ func (e engine) Clear(ctx context.Context, p target.Place) error {
 }
 
 type contentEngine struct {
-	lease.ContentEngine
+	chooser
 	by steps
 }
 
 func (e contentEngine) SetContent(ctx context.Context, p target.Place, r content.Rule, deadline time.Time) error {
-	return e.by.step(ctx, "engine set", func(ctx context.Context) error { return e.ContentEngine.SetContent(ctx, p, r, deadline) })
+	return e.by.step(ctx, "engine set", func(ctx context.Context) error { return e.chooser.SetContent(ctx, p, r, deadline) })
 }
 
 func (e contentEngine) ClearContent(ctx context.Context, p target.Place, r content.Rule) error {
-	return e.by.step(ctx, "engine clear", func(ctx context.Context) error { return e.ContentEngine.ClearContent(ctx, p, r) })
+	return e.by.step(ctx, "engine clear", func(ctx context.Context) error { return e.chooser.ClearContent(ctx, p, r) })
 }

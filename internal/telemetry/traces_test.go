@@ -323,10 +323,10 @@ func TestEnginesKeepWhatTheyCan(t *testing.T) {
 	}
 	for name, e := range map[string]lease.Engine{"neither": engineless{}, "both": struct {
 		lease.Engine
-		lease.ContentEngine
+		chooser
 		placed
 	}{}} {
-		_, content := s.engine(e).(lease.ContentEngine)
+		_, content := s.engine(e).(chooser)
 		_, moves := s.engine(e).(placed)
 		if want := name == "both"; content != want || moves != want {
 			t.Errorf("%s: content %v, moves %v", name, content, moves)

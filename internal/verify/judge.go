@@ -157,6 +157,9 @@ func (j *judge) verdict() (Verdict, string) {
 	if v, reason := j.overflowed(); v != "" {
 		return v, reason
 	}
+	if reason := j.thrown(); reason != "" {
+		return Inconclusive, reason
+	}
 	if j.stepped {
 		return Inconclusive, "the system's clock was set while packets were on their way"
 	}
@@ -209,6 +212,19 @@ func (j *judge) overflowed() (Verdict, string) {
 		return Fail, fmt.Sprintf("overflow: the queue was full, and drops what comes then, which is no loss that was asked for: the limit of %d packets is too small", limit)
 	}
 	return "", ""
+}
+
+// thrown says so when packets were neither lost nor delayed by the fault, but thrown away
+// on its way: then nothing is known of it.
+func (j *judge) thrown() string {
+	switch c := j.counters; {
+	case c == nil:
+	case c.Late > 0:
+		return fmt.Sprintf("the engine stood still (this machine is too busy, or the agent was stopped), and threw %d packets away late", c.Late)
+	case c.Refused > 0:
+		return fmt.Sprintf("the device refused %d packets, which is no loss that was asked for", c.Refused)
+	}
+	return ""
 }
 
 // seen is how many packets the fault saw, if that is known.

@@ -145,11 +145,14 @@ func TestJudgeOpen(t *testing.T) {
 			s.missing, s.full = []string{"overflow"}, true
 		}, Fail, "overflow: the queue was full"},
 		"overflow of others": {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.counters.Overflow = 7 }, Fail, "overflow: a full queue dropped 7 packets"},
-		"missed":             {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.missed = 3 }, Inconclusive, "the capture had no room for 3 frames"},
-		"changed":            {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.changed = true }, Inconclusive, "the fault was changed, or ended"},
-		"stepped":            {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.stepped = true }, Inconclusive, "clock was set"},
-		"passed by":          {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.counters.Seen = 12; s.arrivals = nil }, Inconclusive, "only 12 of 2000 packets passed the place"},
-		"nothing came":       {qdisc.Netem{Delay: 5 * msec}, 2000, func(s *sighting) { s.arrivals = nil }, Fail, "loss_percent asked 0 measured 100"},
+		"late": {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.counters.Late, s.arrivals = 400, s.arrivals[400:] }, Inconclusive,
+			"the engine stood still (this machine is too busy, or the agent was stopped), and threw 400 packets away late"},
+		"refused":      {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.counters.Refused = 3 }, Inconclusive, "the device refused 3 packets"},
+		"missed":       {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.missed = 3 }, Inconclusive, "the capture had no room for 3 frames"},
+		"changed":      {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.changed = true }, Inconclusive, "the fault was changed, or ended"},
+		"stepped":      {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.stepped = true }, Inconclusive, "clock was set"},
+		"passed by":    {qdisc.Netem{Loss: 5}, 2000, func(s *sighting) { s.counters.Seen = 12; s.arrivals = nil }, Inconclusive, "only 12 of 2000 packets passed the place"},
+		"nothing came": {qdisc.Netem{Delay: 5 * msec}, 2000, func(s *sighting) { s.arrivals = nil }, Fail, "loss_percent asked 0 measured 100"},
 		"open": {qdisc.Netem{Loss: 20}, 2000, func(s *sighting) {
 			s.counters.Opened = 500
 			for i := range 500 {

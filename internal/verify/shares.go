@@ -76,6 +76,8 @@ func (j *judge) checkLoss() {
 	c := &j.checks[len(j.checks)-1]
 	if v, _ := j.overflowed(); v != "" {
 		c.Verdict, c.Note = Inconclusive, "packets that a full queue dropped are among the missing"
+	} else if j.thrown() != "" {
+		c.Verdict, c.Note = Inconclusive, "packets that were thrown away beside the fault are among the missing"
 	} else if j.missed > 0 {
 		c.Verdict, c.Note = Inconclusive, fmt.Sprintf("the capture had no room for %d frames, which may be among the missing", j.missed)
 	}
@@ -144,7 +146,7 @@ func (j *judge) checkBurst() {
 		c.Measured = new(total / bursts)
 	}
 	few := fmt.Sprintf("too few bursts: %s would do", packetsFor(m.share/m.burst, 1))
-	if v, _ := j.overflowed(); v != "" || j.missed > 0 {
+	if v, _ := j.overflowed(); v != "" || j.thrown() != "" || j.missed > 0 {
 		c.Verdict, c.Note = Inconclusive, "other packets are among the missing"
 		return
 	}

@@ -226,7 +226,7 @@ func Fault(f fault.Fault) *netemv1.Fault {
 		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires), Offloads: offloads(f.Offloads),
 		QueuedPackets: f.Queued, HoldToken: f.Token,
 		Counters: &netemv1.Counters{
-			Seen: f.Counters.Seen, Lost: f.Counters.Lost, Overflow: f.Counters.Overflow, Delayed: f.Counters.Delayed,
+			Seen: f.Counters.Seen, Lost: f.Counters.Lost, Overflow: f.Counters.Overflow, Late: f.Counters.Late, Refused: f.Counters.Refused, Delayed: f.Counters.Delayed,
 			Duplicated: f.Counters.Duplicated, Reordered: f.Counters.Reordered, Corrupted: f.Counters.Corrupted, Opened: f.Counters.Opened,
 		},
 	}
@@ -252,7 +252,7 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 	}
 	c := m.GetCounters()
 	f.Counters = fault.Counters{
-		Seen: c.GetSeen(), Lost: c.GetLost(), Overflow: c.GetOverflow(), Delayed: c.GetDelayed(),
+		Seen: c.GetSeen(), Lost: c.GetLost(), Overflow: c.GetOverflow(), Late: c.GetLate(), Refused: c.GetRefused(), Delayed: c.GetDelayed(),
 		Duplicated: c.GetDuplicated(), Reordered: c.GetReordered(), Corrupted: c.GetCorrupted(), Opened: c.GetOpened(),
 	}
 	return f, nil

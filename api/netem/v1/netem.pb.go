@@ -1201,6 +1201,8 @@ type Counters struct {
 	Reordered     uint64                 `protobuf:"varint,6,opt,name=reordered,proto3" json:"reordered,omitempty"`
 	Corrupted     uint64                 `protobuf:"varint,7,opt,name=corrupted,proto3" json:"corrupted,omitempty"`
 	Opened        uint64                 `protobuf:"varint,8,opt,name=opened,proto3" json:"opened,omitempty"`
+	Late          uint64                 `protobuf:"varint,9,opt,name=late,proto3" json:"late,omitempty"`
+	Refused       uint64                 `protobuf:"varint,10,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1287,6 +1289,20 @@ func (x *Counters) GetCorrupted() uint64 {
 func (x *Counters) GetOpened() uint64 {
 	if x != nil {
 		return x.Opened
+	}
+	return 0
+}
+
+func (x *Counters) GetLate() uint64 {
+	if x != nil {
+		return x.Late
+	}
+	return 0
+}
+
+func (x *Counters) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
 	}
 	return 0
 }
@@ -4523,7 +4539,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x0ftcp_flags_clear\x18\f \x01(\rR\rtcpFlagsClear\"5\n" +
 	"\tPortRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\rR\x04last\"\xdc\x01\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\x8a\x02\n" +
 	"\bCounters\x12\x12\n" +
 	"\x04seen\x18\x01 \x01(\x04R\x04seen\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x1a\n" +
@@ -4534,7 +4550,10 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"duplicated\x12\x1c\n" +
 	"\treordered\x18\x06 \x01(\x04R\treordered\x12\x1c\n" +
 	"\tcorrupted\x18\a \x01(\x04R\tcorrupted\x12\x16\n" +
-	"\x06opened\x18\b \x01(\x04R\x06opened\"\xb1\x04\n" +
+	"\x06opened\x18\b \x01(\x04R\x06opened\x12\x12\n" +
+	"\x04late\x18\t \x01(\x04R\x04late\x12\x18\n" +
+	"\arefused\x18\n" +
+	" \x01(\x04R\arefused\"\xb1\x04\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +

@@ -261,7 +261,7 @@ func BenchmarkMemory(b *testing.B) {
 					until(b, "the queue to take them", time.Minute, func() bool {
 						st, err := e.Read(ctx, p)
 						waits = st.Queued
-						return err == nil && waits+st.Counters.Overflow+st.Counters.Opened == sent
+						return err == nil && waits+st.Counters.Overflow+st.Counters.Late+st.Counters.Opened == sent
 					})
 				}
 				b.StopTimer()

@@ -33,3 +33,10 @@ func newEpoch() epochAt {
 // now is CLOCK_MONOTONIC in ns, the clock of bpf_ktime_get_ns. It stands still
 // while the machine is suspended.
 func now() int64 { return epoch.mono + int64(time.Since(epoch.at)) }
+
+// wallAt is the moment of now() = mono on the wall clock, as that is set now. Both clocks are
+// read as one, so that nothing comes in between.
+func wallAt(mono int64) time.Time {
+	t := time.Now()
+	return t.Add(time.Duration(mono - epoch.mono - int64(t.Sub(epoch.at)))).Round(0)
+}

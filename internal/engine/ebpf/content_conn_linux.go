@@ -249,7 +249,8 @@ func track(s *match.Sequence, seen, fresh string) {
 }
 
 // nth jumps to hit with the segment number n of its connection and what repeats any of
-// it, and to miss otherwise.
+// it, and to miss otherwise. The record says n in both cases, whichever segments came with
+// it in one packet.
 func nth(s *match.Sequence, n uint32) {
 	found, start, end := unsafe.Offsetof(connLayout.flags), unsafe.Offsetof(connLayout.start), unsafe.Offsetof(connLayout.end)
 	segments := unsafe.Offsetof(connLayout.segments)
@@ -282,8 +283,8 @@ func nth(s *match.Sequence, n uint32) {
 		asm.Add.Reg(asm.R2, asm.R3), // the last of the packet
 		asm.Add.Imm(asm.R3, 1),      // and the first
 		storeConn(segments, asm.R2),
-		storeWord(stackSegment, asm.R3),
 		asm.LoadImm(asm.R4, int64(n), asm.DWord),
+		storeWord(stackSegment, asm.R4),
 		asm.JGT.Reg(asm.R3, asm.R4, "nth.again"),
 		asm.JLT.Reg(asm.R2, asm.R4, "nth.again"),
 		// Where the n-th begins and ends in the packet.

@@ -187,3 +187,32 @@ func TestBrokenRing(t *testing.T) {
 		}
 	}
 }
+
+// All readers of a record find the same time, however often they read, and it is that of
+// the packet.
+func TestRecordTimesJoin(t *testing.T) {
+	l := &ruleLog{id: 3}
+	before := time.Now().Round(0)
+	first := now()
+	for range 1000 {
+		l.add(chosen{Time: uint64(now())})
+	}
+	after := time.Now().Round(0)
+	read := func() []content.Record {
+		log, _, _ := l.since(content.Cursor{})
+		return log.Records
+	}
+	want := read()
+	for range 100 {
+		for i, r := range read() {
+			if !r.Wall.Equal(want[i].Wall) {
+				t.Fatalf("record %d was at %s, and at %s", i, want[i].Wall, r.Wall)
+			}
+		}
+	}
+	for i, r := range want {
+		if since := r.Wall.Sub(before) - time.Duration(r.Time-first); r.Wall.Before(before.Add(-ms)) || r.Wall.After(after.Add(ms)) || since > after.Sub(before)+ms || since < -ms {
+			t.Errorf("record %d: %s, between %s and %s", i, r.Wall, before, after)
+		}
+	}
+}

@@ -287,7 +287,7 @@ func TestSuperPackets(t *testing.T) {
 	if !b.run(segment(1, 400, 0x10, 450), 5, 100) {
 		t.Fatal("segments 4 to 8 were not taken")
 	}
-	if rec := b.last(); rec.Segment != 4 || rec.Segments != 5 || rec.Payload != 450 || rec.Length != 490 || rec.Sequence != 400 {
+	if rec := b.last(); rec.Segment != 5 || rec.Segments != 5 || rec.Payload != 450 || rec.Length != 490 || rec.Sequence != 400 {
 		t.Errorf("%+v", rec)
 	}
 	// Sent again one by one, only the fifth is it.
@@ -295,6 +295,9 @@ func TestSuperPackets(t *testing.T) {
 		if got, want := b.run(segment(1, 400+100*i, 0x10, 50), 0, 0), i == 1; got != want {
 			t.Errorf("segment %d again: taken %t", 4+i, got)
 		}
+	}
+	if rec := b.last(); rec.Segment != 5 || rec.Segments != 1 || rec.Sequence != 500 {
+		t.Errorf("again: %+v", rec)
 	}
 	every := newBench(t, content.Rule{Kind: content.Every, N: 10})
 	for i, want := range []bool{false, false, true, false, true, false} { // 12 is behind 10, and 20 is it

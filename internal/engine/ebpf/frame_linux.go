@@ -66,6 +66,8 @@ type packet struct {
 	// order keeps packets with the same due time in the order of their coming.
 	order uint64
 	frame []byte
+	// delayed says that it has been counted so.
+	delayed bool
 }
 
 func (p *packet) before(q *packet) bool {

@@ -313,11 +313,11 @@ func TestBacklogIsCounted(t *testing.T) {
 				st := proc.read()
 				c := st.Counters
 				t.Logf("of %d packets %d arrived: %+v", f.next, len(got), c)
-				if c.Seen != f.next || len(got) != int(c.Seen-c.Overflow-c.Lost) || c.Opened == 0 || late > 0 || st.Queued > 0 {
+				if c.Seen != f.next || len(got) != int(c.Seen-c.Late-c.Lost) || c.Opened == 0 || late > 0 || st.Queued > 0 {
 					t.Errorf("of %d packets %d arrived, %d late: %+v", f.next, len(got), late, st)
 				}
-				if long && c.Overflow == 0 || !long && c.Overflow > 0 {
-					t.Errorf("dropped %d of the backlog", c.Overflow)
+				if long && c.Late == 0 || !long && c.Late > 0 || c.Overflow > 0 {
+					t.Errorf("dropped %d of the backlog, %d by a full queue", c.Late, c.Overflow)
 				}
 				if !strings.Contains(proc.log.String(), "stood still") {
 					t.Errorf("it logged %q", proc.log)

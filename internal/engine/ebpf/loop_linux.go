@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -41,7 +42,7 @@ type loop struct {
 	taken       uint64
 	came, empty int64
 	looked      int64
-	refused     bool // a refused frame was logged
+	told        bool // a refused frame was logged
 	spin        spin
 }
 
@@ -78,7 +79,7 @@ func (q *queue) run() {
 	for l.packets > 0 && !l.blocked {
 		l.flush(math.MaxInt64)
 	}
-	q.overflow.Add(uint64(l.packets))
+	q.late.Add(uint64(l.packets))
 	q.held.Store(0)
 	close(q.done)
 	if q.lost.Load() {
@@ -90,7 +91,7 @@ func (q *queue) run() {
 // hurry to beat.
 func (l *loop) recover(t int64) {
 	stall := time.Duration(t - l.last)
-	before := l.overflow.Load()
+	before := l.late.Load()
 	if stall > lateLimit {
 		// Nobody can say how long these have lain there.
 		for range tapQueue {
@@ -104,7 +105,7 @@ func (l *loop) recover(t int64) {
 	}
 	l.flush(t)
 	l.log.Warn("ebpf: the queue's thread stood still", "place", l.place.String(), "stall", stall,
-		"dropped", l.overflow.Load()-before, "waiting", l.packets)
+		"dropped", l.late.Load()-before, "waiting", l.packets)
 }
 
 // spoil counts a frame that is not sent, as the packets that the model would have seen.
@@ -116,7 +117,7 @@ func (l *loop) spoil(b []byte) {
 		}
 	}
 	l.frames.Add(uint64(n))
-	l.overflow.Add(uint64(n))
+	l.late.Add(uint64(n))
 }
 
 // look finds out whether there is still something to do here.
@@ -225,7 +226,7 @@ func (l *loop) frame(t int64, b []byte) {
 			f = l.pool.get(len(b))
 			copy(f, b)
 		}
-		l.hold(f, c, 1)
+		l.hold(t, f, c, 1)
 	}
 }
 
@@ -245,15 +246,15 @@ func (l *loop) segments(t int64, s *super, markable bool) {
 				end++
 				continue
 			}
-			l.hold(l.part(s, first, end), run, end-first)
+			l.hold(t, l.part(s, first, end), run, end-first)
 			run, first, end = c, i, i+1
 		}
 	}
 	if end-first == s.count && s.count > 1 {
-		l.hold(s.frame, run, s.count)
+		l.hold(t, s.frame, run, s.count)
 		return
 	}
-	l.hold(l.part(s, first, end), run, end-first)
+	l.hold(t, l.part(s, first, end), run, end-first)
 	l.pool.put(s.frame)
 }
 
@@ -279,8 +280,8 @@ func (l *loop) ask(t int64, size, queued int, markable bool) model.Verdict {
 	return v
 }
 
-// hold has a frame, which stands for count packets, wait as c says.
-func (l *loop) hold(f []byte, c model.Copy, count int) {
+// hold has a frame that came at t, and stands for count packets, wait as c says.
+func (l *loop) hold(t int64, f []byte, c model.Copy, count int) {
 	if f == nil {
 		return
 	}
@@ -295,7 +296,7 @@ func (l *loop) hold(f []byte, c model.Copy, count int) {
 		l.pool.put(f)
 		return
 	}
-	p := packet{due: c.Due, order: l.order, frame: f, count: count}
+	p := packet{due: c.Due, order: l.order, frame: f, count: count, delayed: c.Ahead || c.Due > t}
 	if c.Ahead {
 		p.due = math.MinInt64
 	}
@@ -324,6 +325,9 @@ func (l *loop) leaves(t int64) (p packet, ok bool) {
 		return packet{}, false
 	}
 	p = l.waiting.pop()
+	if !p.delayed && l.next > due { // it is a slot that it has waited for
+		l.delayed.Add(uint64(p.count))
+	}
 	p.due = l.next
 	l.used.Left(t, len(p.frame)-vnetHeader)
 	return p, true
@@ -339,7 +343,7 @@ func (l *loop) flush(t int64) {
 				break
 			}
 			if p.due != math.MinInt64 && t != math.MaxInt64 && t-p.due > int64(lateLimit) {
-				l.drop(p)
+				l.drop(p, &l.late)
 				continue
 			}
 			l.ready[l.count] = p
@@ -355,11 +359,14 @@ func (l *loop) flush(t int64) {
 		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 			// The device's own queue was full, or it is down, or the frame is longer
 			// than its MTU.
-			if !l.refused && !errors.Is(err, unix.ENOBUFS) {
-				l.refused = true
+			why := &l.refused
+			if errors.Is(err, unix.ENOBUFS) {
+				why = &l.overflow
+			} else if !l.told {
+				l.told = true
 				l.log.Warn("ebpf: the device refused a packet", "place", l.place.String(), "bytes", len(l.ready[n].frame), "err", err)
 			}
-			l.drop(l.ready[n])
+			l.drop(l.ready[n], why)
 			n++
 		}
 		l.count = copy(l.ready[:], l.ready[n:l.count])
@@ -371,8 +378,9 @@ func (l *loop) flush(t int64) {
 	}
 }
 
-func (l *loop) drop(p packet) {
-	l.overflow.Add(uint64(p.count))
+// drop counts a packet that is not sent.
+func (l *loop) drop(p packet, why *atomic.Uint64) {
+	why.Add(uint64(p.count))
 	l.gone(p)
 }
 

@@ -329,6 +329,7 @@ func (pl *place) totals() fault.Counters {
 func sub(c, d fault.Counters) fault.Counters {
 	return fault.Counters{
 		Seen: c.Seen - d.Seen, Lost: c.Lost - d.Lost, Overflow: c.Overflow - d.Overflow,
+		Late: c.Late - d.Late, Refused: c.Refused - d.Refused,
 		Delayed: c.Delayed - d.Delayed, Duplicated: c.Duplicated - d.Duplicated,
 		Reordered: c.Reordered - d.Reordered, Corrupted: c.Corrupted - d.Corrupted,
 		Opened: c.Opened - d.Opened,

@@ -26,7 +26,7 @@ const (
 	// packets.
 	maxQueued = 256 << 20
 	// lateLimit is how late a packet is still sent. What a stalled process finds
-	// later than that is dropped, and counted as overflow: by now it has been sent
+	// later than that is thrown away, and counted as late: by now it has been sent
 	// again or given up.
 	lateLimit = time.Second
 	// drainLimit is how long Close waits for packets that are not due yet.
@@ -55,7 +55,7 @@ type queue struct {
 	// release gives everything back.
 	release func() error
 
-	frames, lossy, overflow, delayed, duplicated, reordered, corrupted atomic.Uint64
+	frames, lossy, overflow, late, refused, delayed, duplicated, reordered, corrupted atomic.Uint64
 	// held are the packets that wait now.
 	held atomic.Uint64
 	// tapDropped is the last look at the TAP's own counter.
@@ -232,6 +232,7 @@ func (q *queue) totals() fault.Counters {
 	return fault.Counters{
 		Seen: q.frames.Load() + full - q.page.diverted.Load(),
 		Lost: q.lossy.Load(), Overflow: q.overflow.Load() + full,
+		Late: q.late.Load(), Refused: q.refused.Load(),
 		Delayed: q.delayed.Load(), Duplicated: q.duplicated.Load(),
 		Reordered: q.reordered.Load(), Corrupted: q.corrupted.Load(),
 	}

@@ -474,7 +474,7 @@ func TestTwoQueuesOnOneHook(t *testing.T) {
 				within(t, "lost at the first", int(at.Lost), int(at.Seen-at.Opened), .5)
 				within(t, "lost at the second", int(bt.Lost), int(bt.Seen-bt.Opened), .5)
 				// The first place sees the device's own chatter too.
-				if left := bt.Seen - bt.Lost - bt.Overflow; at.Seen < 4000 || arrived != int(left) {
+				if left := bt.Seen - bt.Lost - bt.Overflow - bt.Late; at.Seen < 4000 || arrived != int(left) {
 					t.Errorf("%d arrived, %d left the second place: %+v, %+v", arrived, left, at, bt)
 				}
 			})
@@ -616,6 +616,15 @@ func TestSlots(t *testing.T) {
 				}
 			}
 			t.Logf("slots at %s, %s, %s", got[0].delay(), got[each].delay(), got[2*each].delay())
+			// Slots alone delay, too.
+			got, c = steady(t, e, p, qdisc.Netem{Slot: qdisc.Slot{MinDelay: apart, Packets: each}}, func() []arrival {
+				f.next = 0
+				f.send(sent, 64, 100*time.Microsecond)
+				return f.collect(sent)
+			})
+			if len(got) != sent || int(c.Delayed) < sent-each || int(c.Delayed) > sent {
+				t.Errorf("slots alone: %d of %d arrived; %+v", len(got), sent, c)
+			}
 			// Without slots again, what waits for one leaves.
 			set(t, e, p, qdisc.Netem{Delay: ms, Slot: qdisc.Slot{MinDelay: 20 * time.Second}})
 			f.send(10, 64, ms)

@@ -56,7 +56,7 @@ type ruleLog struct {
 
 	mu sync.Mutex
 	// records are the last content.MaxRecords, from oldest on and round.
-	records []chosen
+	records []recorded
 	oldest  int
 	// came counts all that did.
 	came uint64
@@ -68,6 +68,13 @@ type ruleLog struct {
 	more chan struct{}
 	// ended is when the rule was cleared.
 	ended time.Time
+}
+
+// recorded is a chosen packet with its time on the wall clock, in ns since 1970. It is taken
+// once, so that all who read the record find the same.
+type recorded struct {
+	chosen
+	wall int64
 }
 
 func newRing(log *slog.Logger) (*ring, error) {
@@ -153,11 +160,12 @@ func (l *ruleLog) add(c chosen) {
 		close(l.more)
 		l.more = nil
 	}
+	r := recorded{c, wallAt(int64(c.Time)).UnixNano()}
 	if len(l.records) < content.MaxRecords {
-		l.records = append(l.records, c)
+		l.records = append(l.records, r)
 		return
 	}
-	l.records[l.oldest] = c
+	l.records[l.oldest] = r
 	l.oldest = (l.oldest + 1) % len(l.records)
 }
 
@@ -239,17 +247,16 @@ func (l *ruleLog) last(n int) []content.Record {
 		return nil
 	}
 	out := make([]content.Record, 0, n)
-	wall := time.Now().Add(-time.Duration(now()))
 	for i := len(l.records) - n; i < len(l.records); i++ {
-		out = append(out, l.records[(l.oldest+i)%len(l.records)].record(wall))
+		out = append(out, l.records[(l.oldest+i)%len(l.records)].record())
 	}
 	return out
 }
 
-// record says it in the product's words; wall is when CLOCK_MONOTONIC was 0.
-func (c *chosen) record(wall time.Time) content.Record {
+// record says it in the product's words.
+func (c *recorded) record() content.Record {
 	return content.Record{
-		Time: int64(c.Time), Wall: wall.Add(time.Duration(c.Time)).Round(0),
+		Time: int64(c.Time), Wall: time.Unix(0, c.wall),
 		Source: c.Key.end(c.Key.Source, c.Key.Ports[:2]), Destination: c.Key.end(c.Key.Destination, c.Key.Ports[2:]),
 		Protocol: c.Key.Protocol, Flags: c.Flags, Sequence: c.Sequence, Payload: c.Payload,
 		Segment: c.Segment, Length: c.Length, Segments: c.Segments,

@@ -36,7 +36,7 @@ func TestStallCountsSegments(t *testing.T) {
 		q.model.Store(model.New(c.n.Normalize()))
 		l := &loop{queue: q, rest: make([]byte, maxFrame)}
 		l.recover(l.last + int64(lateLimit+time.Second))
-		if got := q.overflow.Load(); got != c.want || q.frames.Load() != c.want || len(out) != 0 {
+		if got := q.late.Load(); got != c.want || q.overflow.Load() != 0 || q.frames.Load() != c.want || len(out) != 0 {
 			t.Errorf("%v: %d counted of %d, want %d", c.n, got, q.frames.Load(), c.want)
 		}
 		_, _ = unix.Close(fds[0]), unix.Close(fds[1])

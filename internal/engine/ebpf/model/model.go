@@ -49,7 +49,8 @@ type Verdict struct {
 	Copies [2]Copy
 	Count  int
 	// Lost, Overflow, Duplicated, Corrupted, Reordered and Delayed count the copies
-	// that it happened to. Count = 1 + Duplicated - Lost - Overflow.
+	// that it happened to. Count = 1 + Duplicated - Lost - Overflow. Whether a packet that is
+	// not delayed waits for a slot, Opens says later.
 	Lost, Overflow, Duplicated, Corrupted, Reordered, Delayed int
 }
 
