@@ -244,7 +244,7 @@ const (
 // sayChosen names the first packets that a fault chose which has just ended, also when
 // the command was interrupted. Standard output is the command's: as JSON, packets has it
 // all, also that there was none.
-func (a *app) sayChosen(ctx context.Context, agent Agent, id string) (any bool) {
+func (a *app) sayChosen(ctx context.Context, agent Agent, id string) (known bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chosenTime)
 	defer cancel()
 	log, err := chosen(ctx, agent, id)

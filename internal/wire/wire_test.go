@@ -36,7 +36,7 @@ func TestFaultSurvivesTheTrip(t *testing.T) {
 		{
 			ID: "f1", State: fault.Drifted, Engine: fault.EBPF, EngineReason: "why", Placement: []string{"a", "b"}, Warnings: []string{"w"}, CountersMissing: []string{"c"}, Queued: 9,
 			Applied: time.Unix(1, 2).UTC(), Expires: time.Unix(3, 4).UTC(),
-			Spec:     fault.Spec{Target: "pg", Direction: fault.Both, Engine: fault.Auto, Packet: &every, TTL: time.Minute, Owner: "uid 0", Repair: true}, Token: 10,
+			Spec: fault.Spec{Target: "pg", Direction: fault.Both, Engine: fault.Auto, Packet: &every, TTL: time.Minute, Owner: "uid 0", Repair: true}, Token: 10,
 			Counters: fault.Counters{Seen: 1, Lost: 2, Overflow: 3, Late: 9, Refused: 10, Delayed: 4, Duplicated: 5, Reordered: 6, Corrupted: 7, Opened: 8},
 		},
 		{
