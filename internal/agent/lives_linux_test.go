@@ -116,7 +116,7 @@ func TestLeftInANamespaceWithoutAName(t *testing.T) {
 	has := func(text string) bool {
 		return slices.ContainsFunc(removed, func(r string) bool { return strings.Contains(r, text) })
 	}
-	if !has("fault bqk1 of uid 0 (root)") || !has("which was being applied") || !has("fault at the egress of v0") || !has("clsact of v0") {
+	if !has("fault bqk1 of uid 0 (root)") || !has("which was being applied") || !has("on egress of v0 in namespace \""+lost) || !has("the clsact of v0 in namespace \""+lost) {
 		t.Errorf("removed %q, want the fault at v0 with its clsact", removed)
 	}
 	entries, err := namespaces.List()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -16,10 +17,10 @@ import (
 
 // nameAgain gives a name to each namespace that the journal names places in and that has
 // lost its own, as after 'ip netns delete' while a process is in it: who sweeps goes by
-// names. The names end with done. What no process is in any more is gone, and its devices
-// with it.
-func nameAgain(open []journal.Entry) (names []string, done func() error) {
-	var paths []string
+// names. The names end with done; in a text, before puts those that were lost in their place.
+// What no process is in any more is gone, and its devices with it.
+func nameAgain(open []journal.Entry) (names []string, before *strings.Replacer, done func() error) {
+	var paths, lost []string
 	done = func() error {
 		var errs []error
 		for _, p := range paths {
@@ -37,10 +38,11 @@ func nameAgain(open []journal.Entry) (names []string, done func() error) {
 			name := fmt.Sprintf("netemd-sweep-%d-%d", os.Getpid(), p.Cookie)
 			if lendName(p, name) {
 				paths, names = append(paths, filepath.Join(namespaces.Dir, name)), append(names, name)
+				lost = append(lost, name, p.Namespace)
 			}
 		}
 	}
-	return names, done
+	return names, strings.NewReplacer(lost...), done
 }
 
 // cookieOf is the cookie of a namespace by its name, the agent's own by none; 0 when there

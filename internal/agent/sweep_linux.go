@@ -62,8 +62,13 @@ func (a *Agent) clearLeftovers(ctx context.Context, last journal.Last) error {
 // netemd's own, in the agent's namespace, in all that have a name and in those of open
 // faults, and restores offload settings. It returns what it did in words, a line for each.
 func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open []journal.Entry) (done []string, err error) {
-	names, giveBack := nameAgain(open)
-	defer func() { err = errors.Join(err, giveBack()) }()
+	names, before, giveBack := nameAgain(open)
+	defer func() {
+		for i := range done {
+			done[i] = before.Replace(done[i])
+		}
+		err = errors.Join(err, giveBack())
+	}()
 	names = append(names, "")
 	entries, err := namespaces.List()
 	if err != nil {
@@ -75,13 +80,13 @@ func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open 
 		}
 	}
 	done, err = ebpf.Sweep(ctx, names)
-	before := traces(ctx, names)
+	found := traces(ctx, names)
 	err = errors.Join(netem.Sweep(ctx, names, stateDir), err)
 	for what, n := range traces(ctx, names) {
-		before[what] -= n
+		found[what] -= n
 	}
-	for _, what := range slices.Sorted(maps.Keys(before)) {
-		switch n := before[what]; {
+	for _, what := range slices.Sorted(maps.Keys(found)) {
+		switch n := found[what]; {
 		case n == 1:
 			done = append(done, what)
 		case n > 1:

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"net/netip"
@@ -391,7 +392,7 @@ func describe(ctx context.Context, conn *grpc.ClientConn) error {
 	if err == nil {
 		err = s.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, io.EOF) { // that it has ended already, Recv says why
 		_, err = s.Recv()
 	}
 	return err

@@ -79,7 +79,10 @@ func sweepDevice(index int) (removed []string, err error) {
 		}
 	}
 	if made && left == 0 {
-		return removed, deleteClsact(index)
+		if err := deleteClsact(index); err != nil {
+			return removed, err
+		}
+		removed = append(removed, "the clsact")
 	}
 	return removed, nil
 }
