@@ -126,9 +126,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	cfg := agent.Config{Settings: settings, Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: f.level}))}
 	signal.Ignore(syscall.SIGPIPE) // whoever read the log may have gone
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	if what == "cleanup" {
 		return report(stderr, clean(ctx, cfg, stdout))
 	}
