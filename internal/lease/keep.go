@@ -14,7 +14,7 @@ import (
 // Keep returns the faults that the next agent is to put back, oldest first, and refuses
 // from then on whatever would change them; Close is still to be called, and leaves the
 // kernel clean as always. What a client holds is not among them: its client goes with this
-// agent. Who keeps them, with ID, Spec, Applied and Expires, gives each to Restore.
+// agent. Nor is what is still being applied, which is refused then. Who keeps them, with ID, Spec, Applied and Expires, gives each to Restore.
 func (m *Manager) Keep(ctx context.Context) []fault.Fault {
 	failpoint.At("lease.keep.begin")
 	m.mu.Lock()
@@ -27,7 +27,7 @@ func (m *Manager) Keep(ctx context.Context) []fault.Fault {
 	defer m.mu.Unlock()
 	var kept []fault.Fault
 	for _, h := range m.order {
-		if h.hold == nil && !h.ending && time.Now().Before(h.fault.Expires) {
+		if h.whole && h.hold == nil && !h.ending && time.Now().Before(h.fault.Expires) {
 			kept = append(kept, h.fault)
 		}
 	}

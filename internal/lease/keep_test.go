@@ -123,3 +123,45 @@ func TestRestoreThatFails(t *testing.T) {
 		t.Errorf("without an impairment: %v", err)
 	}
 }
+
+// What is still being applied when the faults are handed over is not among them, and its
+// caller is told so: nobody would end it in the next life.
+func TestKeepWhileOneIsApplied(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T, *Manager) error{
+		"a hold": func(t *testing.T, m *Manager) error {
+			t.Helper()
+			_, err := m.Hold(t.Context(), on("80"), nil)
+			return err
+		},
+		"a fault": func(t *testing.T, m *Manager) error {
+			t.Helper()
+			_, err := m.Apply(t.Context(), on("80"))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, j := newFakeEngine(), newFakeJournal()
+				m, _ := newHost(t, e, withJournal(e, j))
+				e.failSets(func(target.Place, qdisc.Netem) error {
+					e.mu.Unlock()
+					time.Sleep(10 * lookTime)
+					e.mu.Lock()
+					return nil
+				})
+				answer := make(chan error, 1)
+				go func() { answer <- begin(t, m) }()
+				synctest.Wait()
+				if kept := m.Keep(t.Context()); len(kept) != 0 {
+					t.Errorf("kept before it was applied: %+v", kept)
+				}
+				if err := <-answer; err == nil || !strings.Contains(err.Error(), "shutting down") {
+					t.Errorf("its caller was told %v, and nobody keeps it", err)
+				}
+				if len(e.inForce()) > 0 || len(j.open) > 0 {
+					t.Errorf("left: %v, journal %v", e.inForce(), j.open)
+				}
+			})
+		})
+	}
+}

@@ -110,6 +110,8 @@ type held struct {
 	// cleared yet.
 	stale []slot
 	timer *time.Timer
+	// whole says that it was put into force, and its caller is told so.
+	whole bool
 	// base is what its places had counted when the fault began or was changed, carried
 	// what it had counted at places that it left since.
 	base, carried fault.Counters
@@ -252,15 +254,28 @@ func (m *Manager) apply(ctx context.Context, h *held, w *waiter, hold bool) erro
 	failpoint.At("lease.apply.recorded")
 	m.rebase(ctx, h)
 	m.notePlaces(h)
+	if !m.stands(h, hold) {
+		return errors.Join(errClosed, m.takeBack(ctx, h))
+	}
+	return nil
+}
+
+// stands makes h one of those that end by themselves or by their holder. It is false when
+// the others have been handed over meanwhile, without h.
+func (m *Manager) stands(h *held, hold bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.kept {
+		return false
+	}
+	h.whole = true
 	m.schedule(h)
 	if hold {
 		m.attach(h, h.fault.Spec.Owner)
 		failpoint.At("lease.hold.attached")
 	}
 	m.publish("applied", h, h.hold)
-	return nil
+	return true
 }
 
 // enterNew finds where h is to be, and enters the lanes of that.
