@@ -77,7 +77,7 @@ func (m *Manager) alter(ctx context.Context, id string, by party, event string, 
 	m.mu.Lock()
 	err = by.may(h)
 	if m.closed && err == nil {
-		err = errors.New("the agent is shutting down")
+		err = errClosing
 	}
 	before, after := h.fault, h.fault
 	m.mu.Unlock()

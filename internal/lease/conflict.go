@@ -50,8 +50,11 @@ func (m *Manager) number(h *held) {
 	h.fault.Expires = h.fault.Applied.Add(h.fault.Spec.TTL)
 }
 
-// errClosed refuses what comes too late.
-var errClosed = errors.New("apply: the agent is shutting down")
+// errClosing refuses what comes too late, errClosed an Apply.
+var (
+	errClosing = errors.New("the agent is shutting down")
+	errClosed  = fmt.Errorf("apply: %w", errClosing)
+)
 
 // inTheWay says what h, for which w stands, has to wait for. The caller holds the lock.
 func (m *Manager) inTheWay(h *held, w *waiter) error {

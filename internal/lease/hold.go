@@ -42,7 +42,10 @@ func (m *Manager) Hold(ctx context.Context, s fault.Spec, waiting func(conflict 
 	if err != nil || hold != nil {
 		return hold, err
 	}
-	return m.takeOver(ctx, f.ID, s.Owner, func(*held) error { return nil })
+	if hold, err = m.takeOver(ctx, f.ID, s.Owner, func(*held) error { return nil }); err != nil {
+		return nil, fmt.Errorf("apply: %w", err)
+	}
+	return hold, nil
 }
 
 // Resume takes over a fault whose holder's stream broke, or still stands but is not heard
@@ -78,6 +81,9 @@ func (m *Manager) takeOver(ctx context.Context, id, holder string, may func(*hel
 	defer m.mu.Unlock()
 	if err := may(h); err != nil {
 		return nil, err
+	}
+	if m.closed { // it may have been handed over, as one without a holder
+		return nil, errClosing
 	}
 	return m.attach(h, holder), nil
 }

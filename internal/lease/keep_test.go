@@ -165,3 +165,24 @@ func TestKeepWhileOneIsApplied(t *testing.T) {
 		})
 	}
 }
+
+// A fault that was handed over gets no holder any more, who would think that it ends with
+// him.
+func TestNoHolderAfterKeep(t *testing.T) {
+	m, _ := newHost(t, newFakeEngine(), nil)
+	s := with(on("80"), func(s *fault.Spec) { s.RequestID = "r1" })
+	f, err := m.Apply(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hold(t, m, on("81"))
+	if kept := m.Keep(t.Context()); len(kept) != 1 || kept[0].ID != f.ID {
+		t.Fatalf("kept: %+v", kept)
+	}
+	if _, err := m.Hold(t.Context(), s, nil); err == nil || err.Error() != "apply: the agent is shutting down" {
+		t.Errorf("a repeated hold of what was kept: %v", err)
+	}
+	if _, err := m.Resume(t.Context(), h.ID(), h.Token(), "uid 0"); err == nil || err.Error() != "resume: the agent is shutting down" {
+		t.Errorf("a resume: %v", err)
+	}
+}
