@@ -81,6 +81,22 @@ func (f flags) settings() (config.Config, error) {
 	if err != nil {
 		return c, err
 	}
+	return f.over(c)
+}
+
+// cleanupSettings are settings, or the defaults with what the flags say where the
+// configuration is of no use: what is left in the kernel has to go all the same. unsound says
+// what is wrong with it then.
+func (f flags) cleanupSettings() (c config.Config, unsound, err error) {
+	if c, unsound = f.settings(); unsound == nil {
+		return c, nil, nil
+	}
+	c, err = f.over(config.Default())
+	return c, unsound, err
+}
+
+// over is c with what the flags say instead.
+func (f flags) over(c config.Config) (_ config.Config, err error) {
 	if f.stateDir != "" {
 		if c.StateDir, err = filepath.Abs(f.stateDir); err != nil {
 			return c, fmt.Errorf("state folder: %w", err)
@@ -120,7 +136,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "netemd: unknown argument %q; known: cleanup, config, version\n", f.args[0])
 		return exitUsage
 	}
-	settings, err := f.settings()
+	var settings config.Config
+	var err error
+	if what == "cleanup" {
+		var unsound error
+		if settings, unsound, err = f.cleanupSettings(); unsound != nil {
+			fmt.Fprintln(stderr, "netemd:", unsound)
+			if err == nil {
+				fmt.Fprintf(stderr, "cleanup goes on without the configuration, in %s\n", settings.StateDir)
+			}
+		}
+	} else {
+		settings, err = f.settings()
+	}
 	if err != nil {
 		return report(stderr, err)
 	}

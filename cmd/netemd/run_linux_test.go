@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"netemd/internal/config"
 )
 
 func write(t *testing.T, text string) string {
@@ -47,7 +49,8 @@ func TestRun(t *testing.T) {
 		{"config show " + good, 2, "", "config what?"},
 		{"--config /no/such/file", 1, "", "no such file"},
 		{"--config " + bad, 1, "", "line 2"},
-		{"cleanup --config " + bad, 1, "", "line 2"},
+		{"cleanup --config " + bad + " --socket " + strings.Repeat("/s", 60), 1, "", "line 2"},
+		{"cleanup --socket " + strings.Repeat("/s", 60), 1, "", "socket.path"},
 		{"--socket " + strings.Repeat("/s", 60), 1, "", "socket.path"},
 		{"nonsense", 2, "", `unknown argument "nonsense"; known: cleanup, config, version`},
 		{"--help", 0, "", "Flags win over the configuration."},
@@ -57,6 +60,32 @@ func TestRun(t *testing.T) {
 		code := run(strings.Fields(tt.args), &stdout, &stderr)
 		if code != tt.code || !strings.Contains(stdout.String(), tt.stdout) || !strings.Contains(stderr.String(), tt.stderr) {
 			t.Errorf("netemd %s: %d, %q, %q, want %d, %q, %q", tt.args, code, &stdout, &stderr, tt.code, tt.stdout, tt.stderr)
+		}
+	}
+}
+
+// A configuration that is of no use keeps nothing in the kernel.
+func TestCleanupWithoutConfiguration(t *testing.T) {
+	good := write(t, "state_dir: /run/other\n")
+	bad := write(t, "state_dir: /run/other\nttl:\n  deflt: 5m\n")
+	for name, tt := range map[string]struct {
+		flags         flags
+		unsound, dir  string
+		refused, keep bool
+	}{
+		"sound":            {flags{config: good}, "", "/run/other", false, false},
+		"sound, and flags": {flags{config: good, stateDir: "/run/flag"}, "", "/run/flag", false, false},
+		"unsound":          {flags{config: bad}, "line 3", config.Default().StateDir, false, false},
+		"unsound, flags":   {flags{config: bad, stateDir: "/run/flag", keep: true}, "line 3", "/run/flag", false, true},
+		"missing":          {flags{config: "/no/such/file"}, "no such file", config.Default().StateDir, false, false},
+		"bad flags":        {flags{config: bad, socket: strings.Repeat("/s", 60)}, "line 3", "", true, false},
+	} {
+		c, unsound, err := tt.flags.cleanupSettings()
+		if (unsound == nil) != (tt.unsound == "") || unsound != nil && !strings.Contains(unsound.Error(), tt.unsound) {
+			t.Errorf("%s: the configuration: %v, want %q", name, unsound, tt.unsound)
+		}
+		if (err != nil) != tt.refused || err == nil && (c.StateDir != tt.dir || c.Keep != tt.keep) {
+			t.Errorf("%s: %+v, %v, want %s", name, c, err, tt.dir)
 		}
 	}
 }
