@@ -17,8 +17,8 @@ func (o obstacle) Unwrap() error { return o.error }
 
 const waitHint = "'--wait 30s' waits for its end"
 
-// admit takes h into the books, unless it cannot stand beside what is there. Nothing
-// in the kernel has been changed by then.
+// admit takes h into the books, where its time ends it, unless it cannot stand beside what
+// is there. Nothing in the kernel has been changed by then.
 func (m *Manager) admit(h *held, w *waiter) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,6 +36,7 @@ func (m *Manager) admit(h *held, w *waiter) error {
 	}
 	m.held[h.fault.ID] = h
 	m.order = append(m.order, h)
+	m.schedule(h) // whatever becomes of who applies it
 	m.callNext() // its owner's may join it
 	return nil
 }

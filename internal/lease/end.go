@@ -109,9 +109,6 @@ func (m *Manager) forget(ctx context.Context, h *held, state fault.State, by *Ho
 	m.drop(h)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h.timer != nil {
-		h.timer.Stop()
-	}
 	h.fault.State = state
 	kind := "cleared"
 	if state == fault.Expired {

@@ -260,7 +260,7 @@ func (m *Manager) apply(ctx context.Context, h *held, w *waiter, hold bool) erro
 	return nil
 }
 
-// stands makes h one of those that end by themselves or by their holder. It is false when
+// stands makes h one of those that are held, by its holder if it has one. It is false when
 // the others have been handed over meanwhile, without h.
 func (m *Manager) stands(h *held, hold bool) bool {
 	m.mu.Lock()
@@ -269,7 +269,6 @@ func (m *Manager) stands(h *held, hold bool) bool {
 		return false
 	}
 	h.whole = true
-	m.schedule(h)
 	if hold {
 		m.attach(h, h.fault.Spec.Owner)
 		failpoint.At("lease.hold.attached")
@@ -357,6 +356,7 @@ func (m *Manager) takeBack(ctx context.Context, h *held) error {
 	h.notes.ending = "it was refused, and what was done of it could not be undone: " + err.Error()
 	h.fault.Warnings = h.warnings()
 	id, over := h.fault.ID, h.fault.Expires
+	h.timer.Stop()
 	h.timer = time.AfterFunc(firstRetry, func() { m.expire(id, over) })
 	return fmt.Errorf("undo, which is tried again: %w", err)
 }
@@ -459,6 +459,7 @@ func (m *Manager) engineAt(h *held) (fault.Engine, error) {
 func (m *Manager) drop(h *held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	h.timer.Stop()
 	delete(m.held, h.fault.ID)
 	m.order = slices.DeleteFunc(m.order, func(o *held) bool { return o == h })
 	if r := m.requests[h.fault.Spec.RequestID]; r != nil && r.fault == h.fault.ID {

@@ -697,3 +697,36 @@ func TestQueuedIsWhatAllPlacesHold(t *testing.T) {
 		}
 	}
 }
+
+// An engine that panics half-way leaves nothing that outlives its time: the caller's
+// recovery knows nothing of what is in force.
+func TestPanicIsBoundedByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, j := newFakeEngine(), newFakeJournal()
+		m, _ := newHost(t, e, withJournal(e, j))
+		sets := 0
+		e.failSets(func(target.Place, qdisc.Netem) error {
+			if sets++; sets == 2 {
+				panic("the second place")
+			}
+			return nil
+		})
+		s := with(on("80"), func(s *fault.Spec) { s.Direction, s.TTL = fault.Both, time.Minute })
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("it did not panic")
+				}
+			}()
+			_, _ = m.Apply(t.Context(), s)
+		}()
+		if len(e.inForce()) != 1 {
+			t.Fatalf("in force: %v, want the first place", e.inForce())
+		}
+		time.Sleep(s.TTL)
+		synctest.Wait()
+		if len(e.inForce()) > 0 || len(m.List(t.Context())) > 0 || len(j.open) > 0 {
+			t.Errorf("after its time: in force %v, journal %v", e.inForce(), j.open)
+		}
+	})
+}
