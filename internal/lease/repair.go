@@ -26,12 +26,17 @@ type mending struct {
 	running bool
 	tries   int
 	last    time.Time
+	// unsaid says that the warnings do not have the last note.
+	unsaid bool
 }
 
 // mend puts h back, in the background, where a look found it gone or changed and it may be
 // tried. The caller holds the lock.
 func (m *Manager) mend(h *held) {
 	now := time.Now()
+	if h.mending.unsaid {
+		h.mending.unsaid, h.fault.Warnings = false, h.warnings()
+	}
 	switch r := &h.mending; {
 	case !h.fault.Spec.Repair, r.running:
 	case h.fault.State == fault.Active:
@@ -61,6 +66,18 @@ func (m *Manager) repair(ctx context.Context, h *held, id string) {
 		m.cfg.Log.Warn("a fault could not be put back", "fault", id, "err", err)
 	}
 	m.look(ctx, id) // which tells that it is repaired
+	m.repaired(ctx, h, id, tried, err)
+}
+
+// repaired notes what came of a try. Where the lane is not to be had soon, as while the
+// Manager stops or somebody hangs in it, the next look tells it.
+func (m *Manager) repaired(ctx context.Context, h *held, id string, tried bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	defer cancel()
+	_, leave, busy := m.enterFault(ctx, id)
+	if busy == nil {
+		defer leave()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := &h.mending
@@ -76,7 +93,9 @@ func (m *Manager) repair(ctx context.Context, h *held, id string) {
 	case tried:
 		h.notes.repair = ""
 	}
-	h.fault.Warnings = h.warnings()
+	if r.unsaid = busy != nil; !r.unsaid {
+		h.fault.Warnings = h.warnings()
+	}
 }
 
 // putBack puts h into force again: where it was, or where the same names lead to now when

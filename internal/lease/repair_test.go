@@ -342,3 +342,42 @@ func TestCloseInterruptsRepair(t *testing.T) {
 		}
 	})
 }
+
+// A repair that could not be tried does not write into a fault that somebody else changes.
+func TestRepairStaysOutOfTheLane(t *testing.T) {
+	repaired(t, func(t *testing.T, e *fakeEngine, m *Manager, _ *movingHost) {
+		f, err := m.Apply(t.Context(), mendingSpec(on("80")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := make(chan struct{})
+		e.failSets(func(target.Place, qdisc.Netem) error {
+			e.mu.Unlock()
+			<-tries
+			e.mu.Lock()
+			return errBroken
+		})
+		e.meddle(m.held[f.ID].slots[0].place, qdisc.Netem{Loss: 1})
+		after(600 * time.Millisecond) // the repair is in the lane
+		go func() {
+			h, leave, err := m.enterFault(t.Context(), f.ID)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer leave()
+			before := len(h.fault.Warnings)
+			time.Sleep(3 * lookTime)
+			if n := len(h.fault.Warnings); n != before {
+				t.Errorf("%d warnings became %d while somebody else was in the lane", before, n)
+			}
+		}()
+		synctest.Wait()
+		close(tries)
+		e.failSets(nil)
+		after(5 * lookTime)
+		if got, _ := m.Get(t.Context(), f.ID); got.State != fault.Active || len(got.Warnings) > 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
