@@ -70,6 +70,7 @@ func (m *Manager) standInLine(w *waiter, h *held, conflict error) (due bool, err
 func (m *Manager) waitedEnough(w *waiter) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.callNext() // a change that is under way may have freed it, and says so at its end
 	if w.due {
 		return nil
 	}

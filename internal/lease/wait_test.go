@@ -258,3 +258,32 @@ func TestLimits(t *testing.T) {
 	}
 	refused(by("uid 2", 0, on("83")), fault.ErrBusy, "3 faults are held, which is the most (limits.faults)")
 }
+
+// Whose time ends while what was in the way is already gone has his turn.
+func TestWaitEndsInAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine()
+		m, _ := newHost(t, e, nil)
+		first, err := m.Apply(t.Context(), with(on("80"), func(s *fault.Spec) { s.Packet = &qdisc.Netem{Loss: 20, Delay: 1e6} }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &answers{ids: map[string]string{}}
+		a.apply(t, m, "second", by("uid 0", 5*time.Second, on("80")))
+		e.failSets(func(target.Place, qdisc.Netem) error {
+			e.mu.Unlock()
+			time.Sleep(10 * time.Second)
+			e.mu.Lock()
+			return nil
+		})
+		none := qdisc.Percent(0)
+		if _, err := m.Change(t.Context(), first.ID, "uid 0", 0, qdisc.Patch{Loss: &none}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"second"}, a.get()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
