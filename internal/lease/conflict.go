@@ -37,7 +37,7 @@ func (m *Manager) admit(h *held, w *waiter) error {
 	m.held[h.fault.ID] = h
 	m.order = append(m.order, h)
 	m.schedule(h) // whatever becomes of who applies it
-	m.callNext() // its owner's may join it
+	m.callNext()  // its owner's may join it
 	return nil
 }
 

@@ -86,7 +86,7 @@ type Manager struct {
 	held      map[string]*held
 	// order has what held has, in the order in which it was applied.
 	order    []*held
-	requests map[string]*request
+	requests map[string]*request // by requestKey
 	settings map[string]settings // of paths, by their lanes
 	ended    []ended             // oldest first
 	// followers are those of packets.
@@ -462,7 +462,7 @@ func (m *Manager) drop(h *held) {
 	h.timer.Stop()
 	delete(m.held, h.fault.ID)
 	m.order = slices.DeleteFunc(m.order, func(o *held) bool { return o == h })
-	if r := m.requests[h.fault.Spec.RequestID]; r != nil && r.fault == h.fault.ID {
+	if r := m.requests[requestKey(h.fault.Spec)]; r != nil && r.fault == h.fault.ID {
 		r.ended = time.Now()
 	}
 	m.callNext()

@@ -28,6 +28,9 @@ const (
 	maxRequests   = 4096
 )
 
+// requestKey is what a request is known by: each owner has ids of his own.
+func requestKey(s fault.Spec) string { return s.Owner + "\x00" + s.RequestID }
+
 // claim takes the request id of s for a call, which ends by calling made with the id of
 // the fault that came of it, empty for none. When another call has it, that one's answer
 // is found, waited for as long as ctx lasts; when it failed, the id is free again. Another
@@ -36,11 +39,11 @@ func (m *Manager) claim(ctx context.Context, s fault.Spec) (f fault.Fault, found
 	if s.RequestID == "" {
 		return f, false, func(string) {}, nil
 	}
-	finger := fingerprint(s)
+	finger, key := fingerprint(s), requestKey(s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forgetRequests()
-	for r := m.requests[s.RequestID]; r != nil; r = m.requests[s.RequestID] {
+	for r := m.requests[key]; r != nil; r = m.requests[key] {
 		if r.finger != finger {
 			return f, false, nil, &qdisc.FieldError{Field: "request_id", Value: s.RequestID, Want: "an id of its own for each different request"}
 		}
@@ -60,12 +63,12 @@ func (m *Manager) claim(ctx context.Context, s fault.Spec) (f fault.Fault, found
 		}
 	}
 	r := &request{finger: finger, done: make(chan struct{})}
-	m.requests[s.RequestID] = r
+	m.requests[key] = r
 	return f, false, func(id string) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if r.fault = id; id == "" {
-			delete(m.requests, s.RequestID)
+			delete(m.requests, key)
 		} else if m.held[id] == nil { // it has ended already
 			r.ended = time.Now()
 		}
@@ -86,13 +89,13 @@ func (m *Manager) replay(id string, r *request) (fault.Fault, error) {
 // where it can. The caller holds the lock.
 func (m *Manager) forgetRequests() {
 	var over []string
-	for id, r := range m.requests {
+	for key, r := range m.requests {
 		switch {
 		case r.ended.IsZero():
 		case time.Since(r.ended) > requestMemory:
-			delete(m.requests, id)
+			delete(m.requests, key)
 		default:
-			over = append(over, id)
+			over = append(over, key)
 		}
 	}
 	if len(m.requests) < maxRequests {
@@ -100,8 +103,8 @@ func (m *Manager) forgetRequests() {
 	}
 	// An eighth more than needed, so that not every call has to sort.
 	slices.SortFunc(over, func(a, b string) int { return m.requests[a].ended.Compare(m.requests[b].ended) })
-	for _, id := range over[:min(len(over), len(m.requests)-maxRequests+maxRequests/8)] {
-		delete(m.requests, id)
+	for _, key := range over[:min(len(over), len(m.requests)-maxRequests+maxRequests/8)] {
+		delete(m.requests, key)
 	}
 }
 

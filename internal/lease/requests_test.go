@@ -109,7 +109,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		for i := range maxRequests + 100 {
 			s.RequestID = fmt.Sprint(i)
 			m.mu.Lock()
-			m.requests[s.RequestID] = &request{finger: fingerprint(s), fault: "gone", ended: time.Now()}
+			m.requests[requestKey(s)] = &request{finger: fingerprint(s), fault: "gone", ended: time.Now()}
 			m.forgetRequests()
 			m.mu.Unlock()
 			time.Sleep(time.Millisecond)
@@ -117,7 +117,9 @@ func TestRequestsAreBounded(t *testing.T) {
 		if n := len(m.requests); n > maxRequests || n < maxRequests/2 {
 			t.Errorf("%d are remembered, at most %d are allowed", n, maxRequests)
 		}
-		if m.requests["0"] != nil || m.requests[s.RequestID] == nil {
+		first := s
+		first.RequestID = "0"
+		if m.requests[requestKey(first)] != nil || m.requests[requestKey(s)] == nil {
 			t.Error("the first is remembered, or the last is not")
 		}
 		s = loss(20)
@@ -133,4 +135,28 @@ func TestRequestsAreBounded(t *testing.T) {
 			t.Errorf("%d are remembered an hour later", n)
 		}
 	})
+}
+
+// What one owner calls his request says nothing about another's.
+func TestRequestsOfTwoOwners(t *testing.T) {
+	m, _ := newHost(t, newFakeEngine(), nil)
+	s := with(on("80"), func(s *fault.Spec) { s.RequestID = "r1" })
+	first, err := m.Apply(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := by("uid 7", 0, with(on("81"), func(s *fault.Spec) { s.RequestID = "r1" }))
+	second, err := m.Apply(t.Context(), other)
+	if err != nil || first.ID == second.ID {
+		t.Fatalf("another owner's: %s, %v", second.ID, err)
+	}
+	if again, err := m.Apply(t.Context(), other); err != nil || again.ID != second.ID {
+		t.Errorf("once more: %s, %v, want %s", again.ID, err, second.ID)
+	}
+	if _, err := m.Clear(t.Context(), fault.Selector{ID: second.ID}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := m.Apply(t.Context(), s); err != nil || again.ID != first.ID {
+		t.Errorf("the first after the other has ended: %s, %v, want %s", again.ID, err, first.ID)
+	}
 }
