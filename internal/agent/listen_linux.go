@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -15,8 +16,13 @@ import (
 	"netemd/internal/config"
 )
 
-// listen opens the socket for root and its group. The state folder is ours, so a socket
-// there is a dead agent's; elsewhere only a dead one is replaced.
+// groupBits are the permissions of a file's group.
+const groupBits = 0o070
+
+// listen opens the socket for root and its group; without that group on this host nobody has
+// its permissions, since the socket's group is 0 then, in which others than root can be. The
+// state folder is ours, so a socket there is a dead agent's; elsewhere only a dead one is
+// replaced.
 func listen(path string, group string, mode config.Mode) (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		_ = conn.Close()
@@ -28,15 +34,37 @@ func listen(path string, group string, mode config.Mode) (net.Listener, error) {
 	if err := removeSocket(path); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	l, err := bindSocket(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	gid, _ := groupOf(group)
+	gid, ok := groupOf(group)
+	if !ok {
+		mode &^= groupBits
+	}
 	if err := errors.Join(os.Chown(path, 0, gid), os.Chmod(path, os.FileMode(mode))); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// bindSocket opens the socket for root alone, from its first moment on. The umask that this
+// takes is of one thread, which ends here: other files are made meanwhile.
+func bindSocket(path string) (l net.Listener, err error) {
+	const private = 0o177
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and not unlocked
+		if err = unix.Unshare(unix.CLONE_FS); err != nil {
+			err = os.NewSyscallError("unshare", err)
+			return
+		}
+		unix.Umask(private)
+		l, err = net.Listen("unix", path)
+	}()
+	<-done
+	return l, err
 }
 
 // listen opens the socket, and the TCP port where one is configured.
