@@ -132,12 +132,16 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	return a, nil
 }
 
+// start takes away what an earlier agent left before anything of the configuration can fail:
+// one with a mistake in it must not keep faults in the kernel. What that agent handed over
+// is put back last, since from then on it would be cleared with this one.
 func (a *Agent) start(ctx context.Context) error {
-	var err error
-	if a.policy, err = newPolicy(a.cfg.Settings); err != nil {
+	auditing := a.openAudit()
+	last, err := a.inherit(ctx)
+	if err := errors.Join(err, auditing); err != nil {
 		return err
 	}
-	if err := a.openAudit(); err != nil {
+	if a.policy, err = newPolicy(a.cfg.Settings); err != nil {
 		return err
 	}
 	if err := a.newTelemetry(); err != nil {
@@ -148,34 +152,38 @@ func (a *Agent) start(ctx context.Context) error {
 			return err
 		}
 	}
-	a.features = features(ctx)
-	a.cfg.Log.Info("kernel tried", "kernel", a.features.Kernel, "auto", a.features.Auto, "why", a.features.AutoReason)
-	if a.engines, err = newEngines(a.features, a.cfg.StateDir, a.cfg.Log); err != nil {
+	if err := a.newLeases(); err != nil {
 		return err
 	}
-	if a.labs, err = a.newLabs(); err != nil {
+	if err := a.listen(); err != nil {
 		return err
+	}
+	a.putBack(ctx, last.Kept)
+	a.serve()
+	return nil
+}
+
+// inherit makes what works on the machine, takes over the labs of an earlier agent, clears
+// what else it left, and returns what it wrote down.
+func (a *Agent) inherit(ctx context.Context) (journal.Last, error) {
+	a.features = features(ctx)
+	a.cfg.Log.Info("kernel tried", "kernel", a.features.Kernel, "auto", a.features.Auto, "why", a.features.AutoReason)
+	var err error
+	if a.engines, err = newEngines(a.features, a.cfg.StateDir, a.cfg.Log); err != nil {
+		return journal.Last{}, err
+	}
+	if a.labs, err = a.newLabs(); err != nil {
+		return journal.Last{}, err
 	}
 	a.offloads = newOffloads(a.cfg)
 	last, err := a.openJournal()
 	if err != nil {
-		return err
-	}
-	if err := a.newLeases(); err != nil {
-		return err
+		return last, err
 	}
 	if err := a.labs.Adopt(ctx); err != nil { // kept as broken: 'lab down' tries again
 		a.cfg.Log.Error("labs of an earlier agent", "err", err)
 	}
-	if err := a.clearLeftovers(ctx, last); err != nil {
-		return err
-	}
-	a.putBack(ctx, last.Kept)
-	if err := a.listen(); err != nil {
-		return err
-	}
-	a.serve()
-	return nil
+	return last, a.clearLeftovers(ctx, last)
 }
 
 // newTelemetry prepares what is shown to those who watch over machines; nothing unless it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"netemd/internal/access"
 	"netemd/internal/client"
 	"netemd/internal/config"
 	"netemd/internal/engine/ebpf"
@@ -171,6 +174,61 @@ func TestKeep(t *testing.T) {
 	for _, want := range []string{"kept", "restored", "expired"} {
 		if !slices.Contains(verbs, want) {
 			t.Errorf("written down: %q, want %q", verbs, want)
+		}
+	}
+}
+
+// A start that fails leaves the faults that were handed over to the next one.
+func TestKeptOverAFailedStart(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	dir := filepath.Join(t.TempDir(), "s")
+	var f fault.Fault
+	t.Run("first life", func(t *testing.T) {
+		_, c := serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) { c.Keep = true })})
+		f = apply(t, c, held(a))
+	})
+	other, err := net.Listen("unix", filepath.Join(dir, "netemd.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(t.Context(), Config{StateDir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}); !errors.Is(err, unix.EADDRINUSE) {
+		t.Fatalf("a start while another program answers at the socket: %v", err)
+	}
+	_ = other.Close()
+	_, c := serveWith(t, Config{StateDir: dir})
+	if fs, err := c.List(t.Context()); err != nil || len(fs) != 1 || fs[0].ID != f.ID {
+		t.Errorf("in force: %+v, %v, want fault %s", fs, err, f.ID)
+	}
+}
+
+// A configuration that is of no use does not keep in the kernel what a killed agent left.
+func TestStartThatFailsSweeps(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	for name, change := range map[string]func(*config.Config){
+		"rules": func(c *config.Config) {
+			c.Allow = []access.Rule{{Users: []string{"no such user"}, Verbs: []access.Verb{access.List}}}
+		},
+		"audit":   func(c *config.Config) { c.Audit.Path = "/proc/none/audit.jsonl" },
+		"metrics": func(c *config.Config) { c.Metrics.Listen = "192.0.2.1:1" },
+		"tcp": func(c *config.Config) {
+			c.TCP = config.TCP{Listen: "127.0.0.1:0", Certificate: "/none", Key: "/none", ClientCA: "/none"}
+		},
+	} {
+		dir := filepath.Join(t.TempDir(), "s")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		kill(actor{Leave: dir, Hold: a}.start(t, start))
+		if got := arrive(t, a, b, 5001, 20); got != 0 {
+			t.Fatalf("%s: %d of 20 arrive through what was left, want none", name, got)
+		}
+		if _, err := New(t.Context(), Config{StateDir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Settings: settings(change)}); err == nil {
+			t.Fatalf("%s: it starts", name)
+		}
+		if got := arrive(t, a, b, 5001, 20); got != 20 {
+			t.Errorf("%s: %d of 20 arrive after a start that failed", name, got)
 		}
 	}
 }
