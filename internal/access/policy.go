@@ -18,10 +18,11 @@ type Peer struct {
 	// UID and GIDs, the supplementary groups among them, are of a peer on the unix socket.
 	UID  uint32
 	GIDs []uint32
-	// Certificate says that the peer came by TLS; UID and GIDs mean nothing then. Names
-	// are what the certificate says that it is.
+	// Certificate says that the peer came by TLS; UID and GIDs mean nothing then. The
+	// certificate's subject has CommonName, and its subject alternative names have URIs.
 	Certificate bool
-	Names       []string
+	CommonName  string
+	URIs        []string
 	// Owner says who that is, for people: "uid 0 (root)".
 	Owner string
 }
@@ -30,6 +31,28 @@ func (p Peer) root() bool { return !p.Certificate && p.UID == 0 }
 
 func (p Peer) in(groups []uint32) bool {
 	return slices.ContainsFunc(groups, func(g uint32) bool { return slices.Contains(p.GIDs, g) })
+}
+
+// isURI reports whether a rule's word is a URI. A common name that looks like one is none: a
+// CA that checks URIs may take any common name.
+func isURI(word string) bool { return strings.Contains(word, "://") }
+
+// is reports whether a certificate has what a rule's word says.
+func (p Peer) is(word string) bool {
+	if isURI(word) {
+		return slices.Contains(p.URIs, word)
+	}
+	return p.CommonName != "" && p.CommonName == word
+}
+
+// word is what a rule can call the peer with a certificate; NAME where it has nothing.
+func (p Peer) word() string {
+	for _, w := range append([]string{p.CommonName}, p.URIs...) {
+		if p.is(w) {
+			return w
+		}
+	}
+	return "NAME"
 }
 
 // Policy is a set of rules. Without any, who may open the unix socket may do all, and
@@ -116,7 +139,7 @@ func number(field, name, kind string, lookup func(string) (string, error)) (uint
 // names reports whether the rule is about the peer.
 func (r resolved) names(p Peer) bool {
 	if p.Certificate {
-		return slices.ContainsFunc(r.Certificates, func(c string) bool { return c == Anything || slices.Contains(p.Names, c) })
+		return slices.ContainsFunc(r.Certificates, func(c string) bool { return c == Anything || p.is(c) })
 	}
 	return r.anybody || slices.Contains(r.users, p.UID) || p.in(r.groups)
 }
@@ -131,13 +154,24 @@ func (r Rule) covers(v Verb, target string) bool {
 	})
 }
 
-// matches keeps devices and names apart: a pattern of names is about names.
+// matches keeps devices and names apart: a pattern of names is about names. Of a device's
+// pattern each side of the '@' is matched by itself, and without one it is about the agent's
+// own namespace; "*" there is every namespace, the own among them.
 func matches(pattern, target string) bool {
 	name, isDevice := strings.CutPrefix(target, Device)
 	glob, wantsDevice := strings.CutPrefix(pattern, Device)
 	if isDevice != wantsDevice {
 		return false
 	}
+	if !isDevice {
+		return match(glob, name)
+	}
+	device, namespace, _ := strings.Cut(name, "@") // no device has one in its name
+	deviceGlob, namespaceGlob, _ := strings.Cut(glob, "@")
+	return match(deviceGlob, device) && match(namespaceGlob, namespace)
+}
+
+func match(glob, name string) bool {
 	ok, err := path.Match(glob, name)
 	return ok && err == nil
 }
@@ -188,11 +222,7 @@ func (p *Policy) Allow(peer Peer, v Verb, target string) error {
 func wanted(peer Peer, v Verb, target string) string {
 	who := fmt.Sprintf("users: [%q]", strconv.FormatUint(uint64(peer.UID), 10))
 	if peer.Certificate {
-		name := "NAME"
-		if len(peer.Names) > 0 {
-			name = peer.Names[0]
-		}
-		who = fmt.Sprintf("certificates: [%q]", name)
+		who = fmt.Sprintf("certificates: [%q]", peer.word())
 	}
 	targets := ""
 	if slices.Contains(targeted, v) {

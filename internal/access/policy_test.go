@@ -25,14 +25,21 @@ func TestAllow(t *testing.T) {
 		root    = Peer{Owner: "uid 0 (root)"}
 		bob     = Peer{UID: 1001, GIDs: []uint32{1001, 44}, Owner: "uid 1001"}
 		eve     = Peer{UID: 1002, GIDs: []uint32{1002}, Owner: "uid 1002"}
-		ci      = Peer{Certificate: true, Names: []string{"ci", "spiffe://x/ci"}, Owner: "certificate ci"}
-		rogue   = Peer{Certificate: true, Names: []string{"other"}, Owner: "certificate other"}
+		ci      = Peer{Certificate: true, CommonName: "ci", URIs: []string{"spiffe://x/ci"}, Owner: "certificate CN ci"}
+		rogue   = Peer{Certificate: true, CommonName: "other", Owner: "certificate CN other"}
+		posing  = Peer{Certificate: true, CommonName: "spiffe://x/ci", URIs: []string{"spiffe://x/intern"}, Owner: "certificate CN spiffe://x/ci"}
+		posing2 = Peer{Certificate: true, URIs: []string{"tester"}, Owner: "certificate URI tester"}
 		noRules = policy(t)
 		rules   = policy(t,
 			Rule{Users: []string{"1001"}, Verbs: []Verb{Apply, Clear}, Targets: []string{"pg*", "dev:v*@blue"}},
 			Rule{Groups: []string{"44"}, Verbs: []Verb{List, Watch}},
 			Rule{Certificates: []string{"spiffe://x/ci"}, Verbs: []Verb{All}, Targets: []string{"pg"}},
+			Rule{Certificates: []string{"tester"}, Verbs: []Verb{List}},
+			Rule{Users: []string{"1003"}, Verbs: []Verb{Apply}, Targets: []string{"dev:v*"}},
+			Rule{Users: []string{"1004"}, Verbs: []Verb{Apply}, Targets: []string{"dev:*@*"}},
+			Rule{Users: []string{"1005"}, Verbs: []Verb{Apply}, Targets: []string{"dev:v?@b*"}},
 		)
+		own, all, some = Peer{UID: 1003}, Peer{UID: 1004}, Peer{UID: 1005}
 	)
 	for _, tt := range []struct {
 		name   string
@@ -60,6 +67,18 @@ func TestAllow(t *testing.T) {
 		{"certificate, other target", rules, ci, Probe, "pg2", false},
 		{"certificate, read", rules, ci, List, "", true},
 		{"other certificate", rules, rogue, Apply, "pg", false},
+		{"a common name that looks like a URI", rules, posing, Probe, "pg", false},
+		{"a URI that looks like a common name", rules, posing2, List, "", false},
+		{"own namespace", rules, own, Apply, "dev:v0", true},
+		{"own namespace, a pattern reaches no other", rules, own, Apply, "dev:v0@blue", false},
+		{"own namespace, another begins alike", rules, own, Apply, "dev:veth0@netem-pg-wire", false},
+		{"all namespaces", rules, all, Apply, "dev:v0@blue", true},
+		{"all namespaces, the own one", rules, all, Apply, "dev:v0", true},
+		{"all devices, no name", rules, all, Apply, "pg", false},
+		{"some namespaces", rules, some, Apply, "dev:v0@blue", true},
+		{"some namespaces, another", rules, some, Apply, "dev:v0@red", false},
+		{"some namespaces, not the own one", rules, some, Apply, "dev:v0", false},
+		{"some namespaces, another device", rules, some, Apply, "dev:v10@blue", false},
 	} {
 		err := tt.p.Allow(tt.peer, tt.verb, tt.target)
 		if (err == nil) != tt.want {
@@ -103,7 +122,7 @@ func TestDenialExplains(t *testing.T) {
 	if hint := fault.HintOf(err); !strings.HasSuffix(hint, `- {users: ["7"], verbs: [apply], targets: ["dev:eth0"]}`) {
 		t.Errorf("hint %q", hint)
 	}
-	if err := policy(t).Allow(Peer{Certificate: true, Names: []string{"ci"}, Owner: "certificate ci"}, List, ""); err == nil ||
+	if err := policy(t).Allow(Peer{Certificate: true, CommonName: "ci", Owner: "certificate CN ci"}, List, ""); err == nil ||
 		!strings.HasSuffix(fault.HintOf(err), `- {certificates: ["ci"], verbs: [list]}`) || !strings.Contains(err.Error(), "no rule") {
 		t.Errorf("%v, hint %q", err, fault.HintOf(err))
 	}
@@ -138,6 +157,9 @@ func TestValidate(t *testing.T) {
 		"no targets":         {Rule{Users: []string{"1"}, Verbs: []Verb{List, Apply}}, "allow[1].targets: want at least one target"},
 		"broken pattern":     {Rule{Users: []string{"1"}, Verbs: []Verb{Apply}, Targets: []string{"[a"}}, `allow[1].targets "[a": want a pattern`},
 		"no device":          {Rule{Users: []string{"1"}, Verbs: []Verb{Apply}, Targets: []string{"dev:"}}, `allow[1].targets "dev:"`},
+		"no namespace":       {Rule{Users: []string{"1"}, Verbs: []Verb{Apply}, Targets: []string{"dev:v0@"}}, `allow[1].targets "dev:v0@"`},
+		"no device's name":   {Rule{Users: []string{"1"}, Verbs: []Verb{Apply}, Targets: []string{"dev:@blue"}}, `allow[1].targets "dev:@blue"`},
+		"a broken namespace": {Rule{Users: []string{"1"}, Verbs: []Verb{Apply}, Targets: []string{"dev:v0@[b"}}, `allow[1].targets "dev:v0@[b": want a pattern`},
 		"a NUL":              {Rule{Certificates: []string{"a\x00"}, Verbs: []Verb{List}}, "allow[1].certificates"},
 		"an endless list":    {Rule{Users: make([]string, 300), Verbs: []Verb{List}}, "allow[1].users: want at most 256, not 300"},
 		"list needs nothing": {Rule{Groups: []string{"0"}, Verbs: []Verb{List, Watch}}, ""},

@@ -40,8 +40,9 @@ var targeted = []Verb{Apply, Change, Renew, Clear, Verify, Packets, Probe, Lab, 
 // Anything is the word of a rule for every user, certificate or target.
 const Anything = "*"
 
-// Device begins a target of a rule that is a device by its selector: "dev:v0",
-// "dev:v0@blue" in the named namespace blue. What follows is a pattern.
+// Device begins a target of a rule that is a device by its selector: "dev:v0" in the agent's
+// own namespace, "dev:v0@blue" in the named namespace blue. Both names are patterns of their
+// own: "dev:v*" is about the agent's own namespace alone, "dev:*@*" about all of all.
 const Device = "dev:"
 
 // Limits of a rule, against configurations that nobody could read.
@@ -60,13 +61,13 @@ type Rule struct {
 	// peer is in its supplementary groups, too. User "*" is everybody who may open it.
 	Users  []string `yaml:"users,omitempty"`
 	Groups []string `yaml:"groups,omitempty"`
-	// Certificates are the subject common names, or the URIs among the subject alternative
-	// names, of TLS peers; "*" is every one that the CA signed.
+	// Certificates are of TLS peers: a word with "://" is a URI among the subject alternative
+	// names, any other the subject common name; "*" is every one that the CA signed.
 	Certificates []string `yaml:"certificates,omitempty"`
 	Verbs        []Verb   `yaml:"verbs"`
 	// Targets are patterns as of path.Match over target names (and, for the verb lab, lab
-	// names), with Device before them over devices; "*" is everything. They may be left
-	// out where no verb acts on one: list and watch show everything.
+	// names), with Device before them over devices, as is said there; "*" is everything. They
+	// may be left out where no verb acts on one: list and watch show everything.
 	Targets []string `yaml:"targets,omitempty"`
 }
 
@@ -117,12 +118,25 @@ func Validate(rules []Rule) error {
 			}
 		}
 		for _, t := range r.Targets {
-			if _, err := path.Match(strings.TrimPrefix(t, Device), ""); err != nil || t == Device {
-				refuse(at+".targets", t, `a pattern of names, such as "pg*", "dev:NAME" or "*"`)
+			if !isPattern(t) {
+				refuse(at+".targets", t, `a pattern of names, such as "pg*", "dev:NAME", "dev:NAME@NAMESPACE" or "*"`)
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isPattern reports whether t can match anything; a device has a name, and a namespace has
+// one where there is an '@'.
+func isPattern(t string) bool {
+	names := []string{t}
+	if device, ok := strings.CutPrefix(t, Device); ok {
+		names = strings.SplitN(device, "@", 2)
+	}
+	return !slices.ContainsFunc(names, func(n string) bool {
+		_, err := path.Match(n, "")
+		return n == "" || err != nil
+	})
 }
 
 func checkWords(field string, words []string) []error {

@@ -27,11 +27,12 @@ type peerInfo struct {
 	uid, gid uint32
 	pid      int32
 	groups   []uint32
-	// names are what the certificate of a TLS peer says that it is; none on the unix
-	// socket. address is where it came from.
-	names   []string
-	address string
-	// owner says who that is: "uid 0 (root)", "certificate ci".
+	// commonName and uris are what the certificate of a TLS peer says that it is, at least
+	// one of them; none on the unix socket. address is where it came from.
+	commonName string
+	uris       []string
+	address    string
+	// owner says who that is: "uid 0 (root)", "certificate CN ci".
 	owner string
 }
 
@@ -43,21 +44,34 @@ func (p peerInfo) AuthType() string {
 	return "unix-peer"
 }
 
-func (p peerInfo) byTLS() bool { return len(p.names) > 0 }
+func (p peerInfo) byTLS() bool { return p.commonName != "" || len(p.uris) > 0 }
 
 func (p peerInfo) root() bool { return !p.byTLS() && p.uid == 0 }
 
 // access is the peer as the rules see it.
 func (p peerInfo) access() access.Peer {
 	return access.Peer{
-		UID: p.uid, GIDs: append([]uint32{p.gid}, p.groups...), Certificate: p.byTLS(), Names: p.names, Owner: p.owner,
+		UID: p.uid, GIDs: append([]uint32{p.gid}, p.groups...), Certificate: p.byTLS(), CommonName: p.commonName, URIs: p.uris, Owner: p.owner,
 	}
+}
+
+// names are what the certificate says, each with its kind, which makes a common name that
+// looks like a URI none.
+func (p peerInfo) names() []string {
+	var names []string
+	if p.commonName != "" {
+		names = append(names, "CN "+printable(p.commonName))
+	}
+	for _, u := range p.uris {
+		names = append(names, "URI "+printable(u))
+	}
+	return names
 }
 
 // audit is the peer as the log of who did what has it.
 func (p peerInfo) audit() *audit.Peer {
 	if p.byTLS() {
-		return &audit.Peer{Certificate: p.names, Address: p.address}
+		return &audit.Peer{Certificate: p.names(), Address: p.address}
 	}
 	return &audit.Peer{UID: &p.uid, GID: &p.gid, PID: p.pid, Groups: p.groups}
 }
@@ -126,7 +140,16 @@ func (d door) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, er
 	if d.tls == nil {
 		return nil, nil, fmt.Errorf("peer credentials: %T is no unix socket", conn)
 	}
-	return d.tls.handshake(conn)
+	secured, info, err := d.tls.handshake(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	admitted, auth, err := d.strangers.admit(secured, info)
+	if err != nil {
+		d.tls.log.Warn("tcp: a client was refused", "address", info.address, "err", err)
+		return nil, nil, errors.Join(err, secured.Close())
+	}
+	return admitted, auth, nil
 }
 
 func (d door) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

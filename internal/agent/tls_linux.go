@@ -120,24 +120,20 @@ func (d *tlsDoor) config() *tls.Config {
 
 // handshake lets a client in, whose connection counts from then on as one by which the
 // agent is controlled.
-func (d *tlsDoor) handshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (d *tlsDoor) handshake(conn net.Conn) (net.Conn, peerInfo, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), handshakeTime, errors.New("the client was silent"))
 	defer cancel()
 	c := tls.Server(conn, d.config())
 	if err := c.HandshakeContext(ctx); err != nil {
 		d.log.Warn("tcp: a client was refused", "address", conn.RemoteAddr().String(), "err", err)
-		return nil, nil, fmt.Errorf("tls: %w", err)
+		return nil, peerInfo{}, fmt.Errorf("tls: %w", err)
 	}
-	state := c.ConnectionState()
-	names := certificateNames(state.PeerCertificates[0])
-	if len(names) == 0 {
+	info := certified(c.ConnectionState().PeerCertificates[0])
+	info.address = conn.RemoteAddr().String()
+	if !info.byTLS() {
 		err := fmt.Errorf("%w: the client's certificate has neither a subject common name nor a URI", fault.ErrDenied)
-		d.log.Warn("tcp: a client was refused", "address", conn.RemoteAddr().String(), "err", err)
-		return nil, nil, errors.Join(err, c.Close())
-	}
-	info := peerInfo{
-		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		names:          names, address: conn.RemoteAddr().String(), owner: "certificate " + printable(names[0]),
+		d.log.Warn("tcp: a client was refused", "address", info.address, "err", err)
+		return nil, peerInfo{}, errors.Join(err, c.Close())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,17 +156,20 @@ func (d *tlsDoor) connections() []Connection {
 	return all
 }
 
-// certificateNames are the subject common name, first, and the URIs among the subject
-// alternative names.
-func certificateNames(c *x509.Certificate) []string {
-	var names []string
-	if c.Subject.CommonName != "" {
-		names = append(names, c.Subject.CommonName)
+// certified is who a certificate is of: its subject common name and the URIs among its
+// subject alternative names, of which the first of all is the owner of what it asks for.
+func certified(c *x509.Certificate) peerInfo {
+	p := peerInfo{
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+		commonName:     c.Subject.CommonName,
 	}
 	for _, u := range c.URIs {
-		names = append(names, u.String())
+		p.uris = append(p.uris, u.String())
 	}
-	return names
+	if p.byTLS() {
+		p.owner = "certificate " + p.names()[0]
+	}
+	return p
 }
 
 // printable quotes a name that would not stay in one word or line.

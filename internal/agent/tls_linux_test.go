@@ -178,7 +178,7 @@ func TestTCP(t *testing.T) {
 	a, b := netns(t, "a"), netns(t, "b")
 	pair(t, a, b)
 	f := apply(t, c, held(a))
-	if f.Spec.Owner != "certificate ci" {
+	if f.Spec.Owner != "certificate CN ci" {
 		t.Errorf("owner %q", f.Spec.Owner)
 	}
 	byURI, err := authority.open(t, address, authority.client(t, "someone", "spiffe://x/ci"))
@@ -192,15 +192,24 @@ func TestTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.List(t.Context()); !errors.Is(err, fault.ErrDenied) || !strings.Contains(err.Error(), "certificate other may not list") {
+	if _, err := other.List(t.Context()); !errors.Is(err, fault.ErrDenied) || !strings.Contains(err.Error(), "certificate CN other may not list") {
 		t.Errorf("a certificate without a rule: %v", err)
 	}
 	if got, err := c.Clear(t.Context(), fault.Selector{All: true}); err != nil || len(got) != 1 {
 		t.Errorf("its owner clears all: %+v, %v", got, err)
 	}
+	posing, err := authority.open(t, address, authority.client(t, "spiffe://x/ci", "spiffe://x/intern"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := posing.List(t.Context()); !errors.Is(err, fault.ErrDenied) || !strings.Contains(err.Error(), "certificate CN spiffe://x/ci may not list") {
+		t.Errorf("a certificate whose common name is another's URI: %v", err)
+	}
+	_ = posing.Close()
 	if _, err := local.List(t.Context()); err != nil {
 		t.Errorf("over the unix socket: %v", err)
 	}
+	eventually(t, "the last one is gone", func() bool { return len(agent.controls()) == 3 })
 
 	// Its connections are protected, as long as they stand.
 	has := func() bool {
