@@ -35,7 +35,7 @@ func (m *Manager) Keep(ctx context.Context) []fault.Fault {
 }
 
 // Restore puts back a fault that another life of the agent kept, under the same id and
-// with the time that it has left. One whose time is over by now is told as expired, and is
+// request id, and with the time that it has left. One whose time is over by now is told as expired, and is
 // no error.
 func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, error) {
 	failpoint.At("lease.restore.begin")
@@ -56,6 +56,7 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 	if !time.Now().Before(kept.Expires) {
 		h.fault.State = fault.Expired
 		m.publish("expired", h, nil)
+		m.remember(h.fault)
 		m.mu.Unlock()
 		m.recordEnd(ctx, kept.ID, fault.Expired)
 		return h.fault, nil
@@ -67,5 +68,6 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 	failpoint.At("lease.restore.done")
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.remember(h.fault)
 	return h.fault, nil
 }

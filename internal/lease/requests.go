@@ -108,7 +108,23 @@ func (m *Manager) forgetRequests() {
 	}
 }
 
-// fingerprint is the same for two specs that ask for the same.
+// remember takes in the request that made a fault of another life, so that one that is
+// repeated is answered as it would have been there. The caller holds the lock.
+func (m *Manager) remember(f fault.Fault) {
+	key := requestKey(f.Spec)
+	if f.Spec.RequestID == "" || m.requests[key] != nil {
+		return
+	}
+	m.forgetRequests()
+	r := &request{finger: fingerprint(f.Spec), fault: f.ID, done: make(chan struct{})}
+	close(r.done)
+	if m.held[f.ID] == nil {
+		r.ended = time.Now()
+	}
+	m.requests[key] = r
+}
+
+// fingerprint is the same for two specs that ask for the same, however long they wait.
 func fingerprint(s fault.Spec) [sha256.Size]byte {
 	packet := "-"
 	if s.Packet != nil {
@@ -122,6 +138,6 @@ func fingerprint(s fault.Spec) [sha256.Size]byte {
 	if s.Content != nil {
 		rule = s.Content.Key()
 	}
-	s.Packet, s.Content, s.Selector, s.SSHConnection = nil, nil, nil, ""
+	s.Packet, s.Content, s.Selector, s.SSHConnection, s.Wait = nil, nil, nil, "", 0
 	return sha256.Sum256(fmt.Appendf(nil, "%+v %s %s %s", s, packet, rule, selector))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,4 +160,40 @@ func TestRequestsOfTwoOwners(t *testing.T) {
 	if again, err := m.Apply(t.Context(), s); err != nil || again.ID != first.ID {
 		t.Errorf("the first after the other has ended: %s, %v, want %s", again.ID, err, first.ID)
 	}
+}
+
+// A request that is repeated after a restart finds its fault, also one that waited then and
+// does not now.
+func TestRequestOfAnotherLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newHost(t, newFakeEngine(), nil)
+		s := by("uid 0", time.Minute, with(on("80"), func(s *fault.Spec) { s.RequestID, s.TTL = "r1", time.Minute }))
+		f, err := m.Apply(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := m.Keep(t.Context())
+		over := kept[0]
+		over.ID, over.Spec.RequestID, over.Expires = "zzz1", "r2", time.Now()
+		next, _ := newHost(t, newFakeEngine(), nil)
+		for _, k := range append(kept, over) {
+			if _, err := next.Restore(t.Context(), k); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, wait := range []time.Duration{s.Wait, 0} {
+			s.Wait = wait
+			if again, err := next.Apply(t.Context(), s); err != nil || again.ID != f.ID {
+				t.Errorf("repeated with a wait of %v: %s, %v, want %s", wait, again.ID, err, f.ID)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for id, made := range map[string]string{"r1": f.ID, "r2": "zzz1"} {
+			s.RequestID = id
+			if _, err := next.Apply(t.Context(), s); err == nil || !strings.Contains(err.Error(), "made fault "+made+", which has ended") {
+				t.Errorf("%s after its end: %v", id, err)
+			}
+		}
+	})
 }
