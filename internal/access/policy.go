@@ -158,6 +158,9 @@ func (r Rule) covers(v Verb, target string) bool {
 // pattern each side of the '@' is matched by itself, and without one it is about the agent's
 // own namespace; "*" there is every namespace, the own among them.
 func matches(pattern, target string) bool {
+	if target == Unknown {
+		return false
+	}
 	name, isDevice := strings.CutPrefix(target, Device)
 	glob, wantsDevice := strings.CutPrefix(pattern, Device)
 	if isDevice != wantsDevice {

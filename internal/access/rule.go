@@ -45,6 +45,10 @@ const Anything = "*"
 // own: "dev:v*" is about the agent's own namespace alone, "dev:*@*" about all of all.
 const Device = "dev:"
 
+// Unknown is the target of a call of which nobody can say any more what it is about, as of
+// a fault that has ended: only "*" covers it.
+const Unknown = "what is no longer known"
+
 // Limits of a rule, against configurations that nobody could read.
 const (
 	// MaxRules is how many rules there may be.

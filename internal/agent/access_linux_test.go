@@ -73,6 +73,7 @@ func TestRules(t *testing.T) {
 		c.Allow = []access.Rule{
 			{Users: []string{"65534"}, Verbs: []access.Verb{access.Apply, access.Clear, access.List}, Targets: []string{"dev:v0@" + a}},
 			{Groups: []string{"54321"}, Verbs: []access.Verb{access.List}},
+			{Users: []string{"4343"}, Verbs: []access.Verb{access.List, access.Packets}, Targets: []string{"redis"}},
 		}
 	})})
 	run := func(uid uint32, groups []uint32, args ...string) (int, string) {
@@ -100,6 +101,13 @@ func TestRules(t *testing.T) {
 		if code, said := run(tt.uid, tt.in, tt.args...); code != tt.code || !strings.Contains(said, tt.want) {
 			t.Errorf("%s: exit code %d, want %d, and %q in: %s", tt.name, code, tt.code, tt.want, said)
 		}
+	}
+	ended := apply(t, c, fault.Spec{Selector: ports(a, port(5010)), Packet: &qdisc.Netem{Loss: 1}})
+	if _, err := c.Clear(t.Context(), fault.Selector{ID: ended.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := run(4343, nil, "packets", ended.ID); code != 7 || !strings.Contains(said, "may not packets on what is no longer known") {
+		t.Errorf("the packets of a fault that has ended: exit code %d: %s", code, said)
 	}
 	left, err := c.List(t.Context())
 	if err != nil || len(left) != 1 || left[0].ID != foreign.ID {

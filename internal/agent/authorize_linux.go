@@ -14,20 +14,22 @@ import (
 // api begins the methods that rules are about; the others are gRPC's own services.
 const api = "/netem.v1."
 
-// verbOf is what a method does, in the words of the rules. Those that are not here read.
-func verbOf(method string) access.Verb {
-	if v, ok := methodVerbs[strings.TrimPrefix(method, api)]; ok {
-		return v
-	}
-	return access.List
+// verbOf is what a method of the API does, in the words of the rules. One that is not in the
+// table is nobody's.
+func verbOf(method string) (v access.Verb, ok bool) {
+	v, ok = methodVerbs[strings.TrimPrefix(method, api)]
+	return v, ok
 }
 
 var methodVerbs = map[string]access.Verb{
 	"Faults/Apply": access.Apply, "Faults/Hold": access.Apply, "Faults/Change": access.Change, "Faults/Renew": access.Renew,
 	"Faults/Clear": access.Clear, "Faults/Watch": access.Watch, "Faults/Verify": access.Verify, "Faults/Packets": access.Packets,
+	"Faults/Get": access.List, "Faults/List": access.List,
 	"Targets/Add": access.Target, "Targets/Remove": access.Target,
-	"Labs/Up": access.Lab, "Labs/Down": access.Lab,
-	"Probes/Run": access.Probe,
+	"Targets/List": access.List, "Targets/Resolve": access.List,
+	"Labs/Up": access.Lab, "Labs/Down": access.Lab, "Labs/List": access.List, "Labs/Get": access.List,
+	"Probes/Run":      access.Probe,
+	"System/Features": access.List, "System/Version": access.List,
 }
 
 // changes are the verbs that change the machine, which are always written down.
@@ -39,8 +41,11 @@ var changes = map[access.Verb]bool{
 // what that is.
 func (a *Agent) authorize(ctx context.Context, c *call, req proto.Message) error {
 	c.target, c.faults = a.aimOf(ctx, c, req)
-	if c.verb == access.List {
+	switch {
+	case c.verb == access.List:
 		c.target = "" // what reads is about everything
+	case c.verb == access.Packets && c.target == "" && !a.policy.Unrestricted(c.peer.access()):
+		c.target = access.Unknown // the records of an ended fault are still kept
 	}
 	return a.policy.Allow(c.peer.access(), c.verb, c.target)
 }

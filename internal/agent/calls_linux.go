@@ -28,6 +28,7 @@ type call struct {
 	verb   access.Verb
 	peer   peerInfo
 	known  bool // who the peer is
+	listed bool // whether the method is of the API
 	begun  time.Time
 	target string
 	faults []string
@@ -37,7 +38,8 @@ type call struct {
 }
 
 func newCall(ctx context.Context, method string) *call {
-	c := &call{method: method, verb: verbOf(method), begun: time.Now()}
+	c := &call{method: method, begun: time.Now()}
+	c.verb, c.listed = verbOf(method)
 	if c.peer, c.known = peerOf(ctx); !c.known {
 		c.peer.owner = "unknown"
 	}
@@ -52,6 +54,9 @@ func (a *Agent) begin(ctx context.Context, c *call, req any) error {
 	m, ok := req.(proto.Message)
 	if !ok || !strings.HasPrefix(c.method, api) {
 		return a.foreign(c)
+	}
+	if !c.listed {
+		return fmt.Errorf("%w: no rule can be about %s", fault.ErrDenied, c.method)
 	}
 	if c.req == nil {
 		c.req = m
