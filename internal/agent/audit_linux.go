@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -74,7 +75,7 @@ var byItself = map[string]bool{"expired": true, "lost": true, "drifted": true, "
 // watchEvents counts what happens to faults, and writes down what no call did, until the
 // agent's faults are closed.
 func (a *Agent) watchEvents(ctx context.Context) {
-	err := a.leases.Watch(ctx, 0, a.leases.Life(), func(e fault.Event) error {
+	err := followEvents(ctx, a.leases.Watch, a.leases.Life(), func(e fault.Event) {
 		a.telemetry.Observe(e)
 		if a.audit != nil && byItself[e.Kind] {
 			a.write(audit.Record{
@@ -82,10 +83,33 @@ func (a *Agent) watchEvents(ctx context.Context) {
 				Request: "fault of " + e.Fault.Spec.Owner,
 			})
 		}
-		return nil
+	}, func(err error) {
+		a.cfg.Log.Error("events are missing in the audit log and the metrics", "err", err)
+		if a.audit != nil {
+			a.write(audit.Record{Actor: audit.Agent, Verb: "missed", Code: codeOf(err), Error: err.Error()})
+		}
 	})
 	if err != nil && ctx.Err() == nil {
-		a.cfg.Log.Error("events are missing in the audit log and the metrics", "err", err)
+		a.cfg.Log.Error("no more events come into the audit log and the metrics", "err", err)
+	}
+}
+
+// watchFunc is lease.Manager.Watch.
+type watchFunc func(ctx context.Context, after uint64, life string, f func(fault.Event) error) error
+
+// followEvents calls f for all events of a life. After a gap, of which it tells missed, it
+// goes on with what comes then.
+func followEvents(ctx context.Context, watch watchFunc, life string, f func(fault.Event), missed func(error)) error {
+	for {
+		err := watch(ctx, 0, life, func(e fault.Event) error {
+			f(e)
+			return nil
+		})
+		if !errors.Is(err, fault.ErrMissed) {
+			return err
+		}
+		missed(err)
+		life = "" // from now on
 	}
 }
 

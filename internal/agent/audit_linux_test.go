@@ -2,7 +2,9 @@ package agent
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"netemd/internal/audit"
 	"netemd/internal/config"
 	"netemd/internal/fault"
+	"netemd/internal/lease"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -105,5 +108,31 @@ func TestAudit(t *testing.T) {
 	}
 	if !says(got[0].Request, "lossPercent", "v0") || got[0].Method != "Faults/Apply" || got[0].Faults[0] != f.ID || got[6].Faults[0] != short.ID {
 		t.Errorf("the first: %+v", got[0])
+	}
+}
+
+// A gap in the events is told, and what comes after it is followed.
+func TestEventsAfterAGap(t *testing.T) {
+	var got []uint64
+	var gaps, watches int
+	err := followEvents(t.Context(), func(_ context.Context, after uint64, life string, f func(fault.Event) error) error {
+		watches++
+		if after != 0 || (life == "") != (watches > 1) {
+			t.Errorf("watch %d: after %d of life %q", watches, after, life)
+		}
+		if err := f(fault.Event{Number: uint64(watches * 10)}); err != nil {
+			t.Error(err)
+		}
+		if watches < 3 {
+			return lease.ErrSlowWatcher
+		}
+		return nil
+	}, "a life", func(e fault.Event) { got = append(got, e.Number) }, func(err error) {
+		if gaps++; !errors.Is(err, fault.ErrMissed) {
+			t.Errorf("gap %d: %v", gaps, err)
+		}
+	})
+	if err != nil || gaps != 2 || !slices.Equal(got, []uint64{10, 20, 30}) {
+		t.Errorf("%v, %d gaps, events %v", err, gaps, got)
 	}
 }
