@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -127,6 +128,32 @@ func TestLeftInANamespaceWithoutAName(t *testing.T) {
 		t.Errorf("the names that were lent are still there: %v, %v", entries, err)
 	}
 	kill(inside)
+}
+
+// A name that a sweep lent when it was killed goes with the next one; another process's stays
+// as long as that lives.
+func TestNamesOfAKilledSweep(t *testing.T) {
+	testenv.Root(t)
+	gone := actor{Sleep: true}.start(t, start)
+	kill(gone)
+	left := fmt.Sprintf("%s%d-4711", lent, gone.Process.Pid)
+	used := fmt.Sprintf("%s%d-4712", lent, os.Getppid())
+	for _, name := range []string{left, used} {
+		if err := namespaces.Create(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { _ = namespaces.Delete(used) }()
+	if err := takeBack(); err != nil {
+		t.Error(err)
+	}
+	entries, err := namespaces.List()
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e namespaces.Entry) bool { return e.Name == name })
+	}
+	if err != nil || has(left) || !has(used) {
+		t.Errorf("%v, %v: want no %s, and %s", entries, err, left, used)
+	}
 }
 
 // With Keep a graceful stop clears the kernel, and the next start puts the faults back

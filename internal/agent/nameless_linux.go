@@ -15,6 +15,34 @@ import (
 	"netemd/namespaces"
 )
 
+// lent begins the names that namespaces have for the time of a sweep; the pid and the cookie
+// follow.
+const lent = "netemd-sweep-"
+
+// takeBack removes the names that were lent by processes that are gone, as after a kill in
+// the middle of a sweep.
+func takeBack() error {
+	entries, err := namespaces.List()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name, lent)
+		by, _, _ := strings.Cut(rest, "-")
+		pid, err := strconv.Atoi(by)
+		if !ok || err != nil || pid <= 0 || !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			continue
+		}
+		path := filepath.Join(namespaces.Dir, e.Name)
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: not mounted yet
+			errs = append(errs, fmt.Errorf("unmount %s: %w", path, err))
+		}
+		errs = append(errs, os.Remove(path))
+	}
+	return errors.Join(errs...)
+}
+
 // nameAgain gives a name to each namespace that the journal names places in and that has
 // lost its own, as after 'ip netns delete' while a process is in it: who sweeps goes by
 // names. The names end with done; in a text, before puts those that were lost in their place.
@@ -35,7 +63,7 @@ func nameAgain(open []journal.Entry) (names []string, before *strings.Replacer, 
 				continue
 			}
 			seen[p.Cookie] = true
-			name := fmt.Sprintf("netemd-sweep-%d-%d", os.Getpid(), p.Cookie)
+			name := fmt.Sprintf("%s%d-%d", lent, os.Getpid(), p.Cookie)
 			if lendName(p, name) {
 				paths, names = append(paths, filepath.Join(namespaces.Dir, name)), append(names, name)
 				lost = append(lost, name, p.Namespace)

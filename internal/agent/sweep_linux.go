@@ -62,12 +62,13 @@ func (a *Agent) clearLeftovers(ctx context.Context, last journal.Last) error {
 // netemd's own, in the agent's namespace, in all that have a name and in those of open
 // faults, and restores offload settings. It returns what it did in words, a line for each.
 func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open []journal.Entry) (done []string, err error) {
+	stays := takeBack()
 	names, before, giveBack := nameAgain(open)
 	defer func() {
 		for i := range done {
 			done[i] = before.Replace(done[i])
 		}
-		err = errors.Join(err, giveBack())
+		err = errors.Join(err, giveBack(), stays)
 	}()
 	names = append(names, "")
 	entries, err := namespaces.List()
