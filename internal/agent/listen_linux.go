@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/access"
@@ -78,11 +79,23 @@ func (a *Agent) listen() error {
 	if s.TCP.Listen == "" {
 		return nil
 	}
-	if l, err = net.Listen("tcp", s.TCP.Listen); err != nil {
+	if l, err = listenTCP(s.TCP.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	a.listeners = append(a.listeners, l)
 	return nil
+}
+
+// maxTCP is how many TCP connections are open at once, before and after they have shown a
+// certificate; more wait in the kernel. One that shows none goes after handshakeTime.
+const maxTCP = 256
+
+func listenTCP(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return netutil.LimitListener(l, maxTCP), nil
 }
 
 // groupOf is the number of a group of this host, 0 for none.

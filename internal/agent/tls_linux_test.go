@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -222,6 +223,82 @@ func TestTCP(t *testing.T) {
 		_ = c.Close()
 	}
 	eventually(t, "no connection is left", func() bool { return len(agent.controls()) == 0 })
+}
+
+// Whom no rule knows takes only a few connections, with a certificate of the CA, too.
+func TestStrangersOverTCP(t *testing.T) {
+	authority := newCA(t)
+	log := &logged{}
+	agent, _, address := tcp(t, authority, func(c *Config) {
+		c.Log = log.logger()
+		c.Settings.Allow = []access.Rule{{Certificates: []string{"ci"}, Verbs: []access.Verb{access.List}}}
+	})
+	name := authority.client(t, "other")
+	pair, err := tls.LoadX509KeyPair(authority.path(name+".pem"), authority.path(name+".key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.cert)
+	cfg := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
+	for i := range maxStrangers {
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := conn.Read(make([]byte, 1)); err != nil { // the settings of HTTP/2
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	if err := raw(address, cfg); !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("one more: %v, want its end", err)
+	}
+	if !says(log.String(), "a client was refused", "certificate CN other, who may do nothing here") {
+		t.Errorf("the log:\n%s", log)
+	}
+	eventually(t, "only those that were let in count", func() bool { return len(agent.controls()) == maxStrangers })
+	c, err := authority.open(t, address, authority.client(t, "ci"))
+	if err == nil {
+		_, err = c.List(t.Context())
+	}
+	if err != nil {
+		t.Errorf("a certificate with a rule: %v", err)
+	}
+}
+
+// More TCP connections than may be open wait for one to end.
+func TestMostTCPConnections(t *testing.T) {
+	l, err := listenTCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	accepted := make(chan net.Conn, maxTCP+1)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- c
+		}
+	}()
+	for range maxTCP + 1 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+	}
+	eventually(t, "all that may be are open", func() bool { return len(accepted) == maxTCP })
+	time.Sleep(100 * time.Millisecond)
+	if n := len(accepted); n != maxTCP {
+		t.Fatalf("%d are open, want %d", n, maxTCP)
+	}
+	_ = (<-accepted).Close()
+	eventually(t, "the next is open after one ended", func() bool { return len(accepted) == maxTCP })
 }
 
 // A certificate, a key and a CA that changed are in force for the next connection, and what
