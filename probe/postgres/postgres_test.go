@@ -194,8 +194,9 @@ func TestHungServer(t *testing.T) {
 	if s.Class != probe.Timeout {
 		t.Errorf("class %q (%s), want timeout", s.Class, s.Error)
 	}
-	if d < 500*time.Millisecond || d > 700*time.Millisecond {
-		t.Errorf("the call took %v, want 500..700 ms", d)
+	// A read may give up while the last of its budget is under way.
+	if d < 490*time.Millisecond || d > 700*time.Millisecond {
+		t.Errorf("the call took %v, want 490..700 ms", d)
 	}
 	if c := srv.connections.Load(); c != 1 {
 		t.Errorf("%d connections, want 1: the cancel request is one too many", c)
