@@ -196,7 +196,9 @@ func qemu(ctx context.Context, dir, kernel, initrd, script string) *exec.Cmd {
 		"-chardev", "file,id=exit,path="+filepath.Join(dir, "exit"), "-device", "virtserialport,chardev=exit,name=exit",
 		"-device", "virtio-rng-pci",
 		"-kernel", kernel, "-initrd", initrd,
-		"-append", "console=ttyS0 panic=-1 quiet mitigations=off netemd.command="+script,
+		// tsc=reliable: a watchdog that finds two emulated clocks apart turns the key of
+		// sched_clock under the feet of the other processor, which kills the guest.
+		"-append", "console=ttyS0 panic=-1 quiet mitigations=off tsc=reliable netemd.command="+script,
 	)
 	child(cmd)
 	return cmd
