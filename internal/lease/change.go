@@ -80,10 +80,14 @@ func (m *Manager) alter(ctx context.Context, id string, by party, event string, 
 		err = errClosing
 	}
 	before, after := h.fault, h.fault
+	if err == nil {
+		h.changing = &before
+	}
 	m.mu.Unlock()
 	if err != nil {
 		return fault.Fault{}, fmt.Errorf("%s: %w", verbs[event], err)
 	}
+	defer m.changed(h)
 	if err := change(&after); err != nil {
 		return fault.Fault{}, err
 	}
@@ -106,6 +110,10 @@ func (m *Manager) alter(ctx context.Context, id string, by party, event string, 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if h.kept { // handed over as it was before
+		return fault.Fault{}, fmt.Errorf("%s: %w", verbs[event], errClosing)
+	}
+	h.changing = nil
 	h.fault.Warnings = h.warnings()
 	m.schedule(h)
 	m.publish(event, h, by.hold)
@@ -113,6 +121,13 @@ func (m *Manager) alter(ctx context.Context, id string, by party, event string, 
 		m.callNext()
 	}
 	return h.fault, nil
+}
+
+// changed ends an alter of h.
+func (m *Manager) changed(h *held) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.changing = nil
 }
 
 // verbs are what leads to an event.

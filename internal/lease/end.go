@@ -131,12 +131,13 @@ func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) (
 	kept := m.kept
 	m.mu.Unlock()
 	if kept {
-		return nil, errors.New("clear: the agent is shutting down, and has handed its faults over to the next")
+		return nil, errKept
 	}
-	return m.clear(ctx, sel, owner)
+	return m.clear(ctx, sel, owner, false)
 }
 
-func (m *Manager) clear(ctx context.Context, sel fault.Selector, owner string) ([]fault.Fault, error) {
+// clear is Clear, and with closing also of what was handed over.
+func (m *Manager) clear(ctx context.Context, sel fault.Selector, owner string, closing bool) ([]fault.Fault, error) {
 	m.mu.Lock()
 	var ids []string
 	for _, h := range m.inOrder() {
@@ -152,8 +153,10 @@ func (m *Manager) clear(ctx context.Context, sel fault.Selector, owner string) (
 	var ended []fault.Fault
 	var errs []error
 	for _, id := range ids {
-		f, err := m.clearOne(ctx, id, sel, owner)
+		f, err := m.clearOne(ctx, id, sel, owner, closing)
 		switch {
+		case errors.Is(err, errKept): // as all that are left
+			return ended, errors.Join(append(errs, err)...)
 		case errors.Is(err, errNotYours):
 		case err != nil:
 			errs = append(errs, err)
@@ -179,7 +182,7 @@ func (h *held) standsAt(sel fault.Selector) bool {
 // errNotYours passes over other owners' faults when all are cleared.
 var errNotYours = errors.New("another owner's")
 
-func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, owner string) (fault.Fault, error) {
+func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, owner string, closing bool) (fault.Fault, error) {
 	h, leave, err := m.enterFault(ctx, id)
 	if err != nil {
 		if errors.Is(err, ErrUnknownFault) {
@@ -193,6 +196,11 @@ func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, o
 			return fault.Fault{}, errNotYours
 		}
 		return fault.Fault{}, fmt.Errorf("clear: %w", notYours(h.fault))
+	}
+	if !closing {
+		if err := m.claimEnd(h); err != nil {
+			return fault.Fault{}, err
+		}
 	}
 	return m.end(ctx, h, fault.Cleared, nil)
 }
@@ -250,18 +258,32 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 	defer leaveDevices()
 	var left []*held
 	for _, h := range on {
+		if err := m.claimEnd(h); err != nil {
+			return err
+		}
 		if _, err := m.end(ctx, h, fault.Cleared, nil); err != nil {
 			m.cfg.Log.Warn("a fault could not be cleared before its target goes", "fault", h.fault.ID, "err", err)
 			left = append(left, h)
 		}
 	}
+	m.mark(left, true) // nobody hands them over while the target goes
 	if err := down(ctx); err != nil {
+		m.mark(left, false)
 		return err
 	}
 	for _, h := range left {
 		m.forget(ctx, h, fault.Cleared, nil)
 	}
 	return nil
+}
+
+// mark says whether faults are about to be ended.
+func (m *Manager) mark(hs []*held, ending bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, h := range hs {
+		h.ending = ending
+	}
 }
 
 // Close clears every fault, refuses new ones and ends all watches. It is safe to
@@ -275,7 +297,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Unlock()
 	m.stop()
 	m.looking.Wait()
-	_, err := m.clear(ctx, fault.Selector{All: true}, "")
+	_, err := m.clear(ctx, fault.Selector{All: true}, "", true)
 	m.mu.Lock()
 	for _, h := range m.held { // what could not be cleared is not tried again
 		if h.timer != nil {

@@ -119,6 +119,10 @@ type held struct {
 	left content.Log
 	// ending faults are no longer part of what is put into force.
 	ending bool
+	// kept says that it was handed over: it is to be put back as it was acknowledged last,
+	// which is changing while a change is under way.
+	kept     bool
+	changing *fault.Fault
 	// tries counts how often ending it failed.
 	tries int
 	notes notes
