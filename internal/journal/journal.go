@@ -41,6 +41,15 @@ type Journal struct {
 	next int64
 	// torn says that the file ends with a part of a record that could not be cut off.
 	torn bool
+	// unsaid are the ends that found no room in the file: they come before whatever is
+	// written next, unless it is written anew without their faults.
+	unsaid []end
+}
+
+// end is that nothing is left of a fault.
+type end struct {
+	id    string
+	state fault.State
 }
 
 // Open reads what the lives before left in dir, and begins a new one: what still means
@@ -114,7 +123,7 @@ func (j *Journal) compact() error {
 	if j.file != nil {
 		_ = j.file.Close() // nothing of it is needed any more
 	}
-	j.file, j.size, j.torn = f, int64(len(text)), false
+	j.file, j.size, j.torn, j.unsaid = f, int64(len(text)), false, nil
 	j.next = max(compactAt, 2*j.size)
 	return nil
 }
@@ -143,6 +152,25 @@ func (j *Journal) add(s step, id string, d data) error {
 			}
 		}
 	}
+	if err := j.catchUp(); err != nil {
+		return err
+	}
+	return j.record(s, id, d)
+}
+
+// catchUp writes what is unsaid.
+func (j *Journal) catchUp() error {
+	for len(j.unsaid) > 0 {
+		if err := j.record(stepEnd, j.unsaid[0].id, data{State: j.unsaid[0].state}); err != nil {
+			return err
+		}
+		j.unsaid = j.unsaid[1:]
+	}
+	return nil
+}
+
+// record writes one record.
+func (j *Journal) record(s step, id string, d data) error {
 	r := record{
 		Version: version, Number: j.state.last + 1, Time: time.Now().Round(0), Monotonic: monotonic.Now(), Boot: j.state.boot,
 		Step: s, ID: id, Data: d,
@@ -185,9 +213,18 @@ func (j *Journal) Hold(_ context.Context, f fault.Fault) error {
 }
 
 // End records that nothing is left of a fault, of this life or an earlier one. One that is
-// kept stays so, unless it has expired.
+// kept stays so, unless it has expired. After an error it is true all the same, and written
+// with the next record for which there is room.
 func (j *Journal) End(_ context.Context, id string, s fault.State) error {
-	return j.write(stepEnd, id, data{State: s})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.add(stepEnd, id, data{State: s})
+	if err == nil {
+		return nil
+	}
+	j.state.end(id, s)
+	j.unsaid = append(j.unsaid, end{id, s})
+	return fmt.Errorf("journal: %s %s: %w", stepEnd, id, err)
 }
 
 // Keep records the faults that the next life is to put back.
@@ -207,7 +244,8 @@ func (j *Journal) Close() error {
 	if j.file == nil {
 		return nil
 	}
-	err := j.file.Close()
+	err := j.catchUp()
+	err = errors.Join(err, j.file.Close())
 	j.file = nil
 	return err
 }
@@ -215,6 +253,9 @@ func (j *Journal) Close() error {
 // Remove closes the journal and removes its file, when nothing is left that anybody has to
 // know.
 func (j *Journal) Remove() error {
+	j.mu.Lock()
+	j.unsaid = nil
+	j.mu.Unlock()
 	err := j.Close()
 	if e := os.Remove(j.path); !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)

@@ -121,10 +121,7 @@ func (s *state) add(r record, line []byte) error {
 		}
 		delete(s.kept, r.ID)
 	case stepEnd:
-		delete(s.open, r.ID)
-		if r.Data.State == fault.Expired {
-			delete(s.kept, r.ID)
-		}
+		s.end(r.ID, r.Data.State)
 	case stepKept:
 		s.kept[r.ID] = &kept{at, s.fault(r)}
 	default:
@@ -132,6 +129,14 @@ func (s *state) add(r record, line []byte) error {
 	}
 	s.last = r.Number
 	return nil
+}
+
+// end forgets a fault; one that is handed over only when its time is over.
+func (s *state) end(id string, how fault.State) {
+	delete(s.open, id)
+	if how == fault.Expired {
+		delete(s.kept, id)
+	}
 }
 
 // entry is the one that r is about, a new one if need be.
