@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -65,8 +64,8 @@ type Config struct {
 type Manager struct {
 	cfg    Config
 	events *broadcaster
-	// prefix begins the ids; it is different in each agent's life, so that a client
-	// which outlived one does not end a fault of the next.
+	// prefix begins the ids, and this life's name: a client which outlived one agent does not
+	// end a fault of the next.
 	prefix  string
 	looking sync.WaitGroup
 	// background runs f until Close, which waits for it. Nobody may call it after that has
@@ -138,9 +137,9 @@ func New(cfg Config) *Manager {
 		cfg.Journal = noJournal{}
 	}
 	cfg.Limits = cfg.Limits.normalize()
-	prefix := newPrefix()
+	life := newLife()
 	m := &Manager{
-		cfg: cfg, events: newBroadcaster(prefix), prefix: prefix, closing: make(chan struct{}),
+		cfg: cfg, events: newBroadcaster(life), prefix: life[:prefixLength], closing: make(chan struct{}),
 		held: map[string]*held{}, requests: map[string]*request{}, settings: map[string]settings{}, lanes: lanes{all: map[string]*lane{}},
 		restored: map[string]bool{},
 	}
@@ -154,17 +153,6 @@ func New(cfg Config) *Manager {
 		m.background(func(ctx context.Context) { every(ctx, cfg.LookupEvery, m.lookUpAll) })
 	}
 	return m
-}
-
-// newPrefix draws three consonants, of which no word can be made.
-func newPrefix() string {
-	const letters = "bcdfghjkmnpqrstvwxz"
-	b := make([]byte, 3)
-	_, _ = rand.Read(b) // it never fails
-	for i := range b {
-		b[i] = letters[int(b[i])%len(letters)]
-	}
-	return string(b)
 }
 
 func (h *held) isPacket() bool { return h.fault.Spec.OnPackets() }

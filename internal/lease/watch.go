@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"time"
@@ -119,9 +120,27 @@ func (b *broadcaster) after(n uint64) (events []fault.Event, more bool, err erro
 	return events, !b.closed, nil
 }
 
-// Life names this Manager among those of other agents, before and after it: it is in every
-// event, and begins the ids of its faults.
-func (m *Manager) Life() string { return m.prefix }
+// A life is named by consonants, of which no word can be made: so many that none has the
+// name of another, and a watch that goes on in the wrong one is told so. The ids, which people
+// type, begin with the first of them.
+const (
+	consonants   = "bcdfghjkmnpqrstvwxz"
+	lifeLength   = 12
+	prefixLength = 3
+)
+
+func newLife() string {
+	b := make([]byte, lifeLength)
+	_, _ = rand.Read(b) // it never fails
+	for i := range b {
+		b[i] = consonants[int(b[i])%len(consonants)]
+	}
+	return string(b)
+}
+
+// Life names this Manager among those of other agents, before and after it, by 12 letters: it
+// is in every event, and its first three begin the ids of its faults.
+func (m *Manager) Life() string { return m.events.life }
 
 // Watch calls f for every event, until ctx ends, f fails or the Manager is closed (nil).
 // With neither after nor life these are the events from now on; otherwise all that follow

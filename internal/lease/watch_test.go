@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -131,4 +132,24 @@ func TestWatchSeesTheEnd(t *testing.T) {
 			t.Errorf("%v, %v", kinds, err)
 		}
 	})
+}
+
+// Two lives whose ids begin with the same letters, of which there are few, are told apart.
+func TestLivesOfTheSameLetters(t *testing.T) {
+	of := map[string]*Manager{}
+	for range 1000 {
+		m := New(Config{Log: slog.New(slog.DiscardHandler)})
+		t.Cleanup(func() { _ = m.Close(context.Background()) })
+		twin := of[m.prefix]
+		if of[m.prefix] = m; twin == nil {
+			continue
+		}
+		m.events.send("applied", fault.Fault{})
+		err := m.Watch(t.Context(), 1, twin.Life(), func(fault.Event) error { return nil })
+		if !errors.Is(err, fault.ErrMissed) || !strings.HasPrefix(m.Life(), m.prefix) || len(m.Life()) != 12 {
+			t.Errorf("life %s goes on from an event of life %s: %v", m.Life(), twin.Life(), err)
+		}
+		return
+	}
+	t.Fatal("no two of 1000 lives have the same letters")
 }
