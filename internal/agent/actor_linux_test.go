@@ -63,7 +63,7 @@ func act(text string) int {
 	case a.Leave != "":
 		fmt.Println("ready", leaveJournal(a.Leave, a.Hold))
 	case a.Hold != "":
-		c, err := client.Dial(a.Socket)
+		c, err := client.Open(client.Endpoint{Socket: a.Socket})
 		if err == nil {
 			_, err = c.Hold(context.Background(), held(a.Hold), nil)
 		}

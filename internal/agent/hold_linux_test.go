@@ -101,7 +101,7 @@ func TestHold(t *testing.T) {
 	spec := held(a)
 	spec.Wait = 30 * time.Second
 	waiting, second := make(chan string, 1), make(chan error, 1)
-	other, err := client.Dial(agent.cfg.Socket)
+	other, err := client.Open(client.Endpoint{Socket: agent.cfg.Socket})
 	if err != nil {
 		t.Fatal(err)
 	}

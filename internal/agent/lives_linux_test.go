@@ -39,7 +39,7 @@ func TestKilledAgent(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "s")
 		audit := filepath.Join(t.TempDir(), "audit", "audit.jsonl")
 		killed := actor{Serve: dir}.start(t, start)
-		c, err := client.Dial(filepath.Join(dir, "netemd.sock"))
+		c, err := client.Open(client.Endpoint{Socket: filepath.Join(dir, "netemd.sock")})
 		if err != nil {
 			t.Fatal(err)
 		}

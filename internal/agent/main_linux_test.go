@@ -105,7 +105,7 @@ func serveWith(t testing.TB, cfg Config) (*Agent, *client.Client) {
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(ctx) }()
-	c, err := client.Dial(filepath.Join(cfg.StateDir, "netemd.sock"))
+	c, err := client.Open(client.Endpoint{Socket: filepath.Join(cfg.StateDir, "netemd.sock")})
 	t.Cleanup(func() {
 		if c != nil {
 			_ = c.Close()

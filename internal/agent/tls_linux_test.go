@@ -2,21 +2,12 @@ package agent
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -33,91 +24,26 @@ import (
 	"netemd/internal/client"
 	"netemd/internal/config"
 	"netemd/internal/fault"
+	"netemd/internal/testenv/testca"
 	"netemd/internal/wire"
 )
 
-// ca signs certificates for a test.
-type ca struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	dir  string
-}
-
-func newCA(t testing.TB) *ca {
-	t.Helper()
-	c := &ca{dir: t.TempDir()}
-	c.cert, c.key = c.sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: "test CA"}}, "ca")
-	return c
-}
-
-// sign writes NAME.pem and NAME.key, by itself where there is no CA yet.
-func (c *ca) sign(t testing.TB, template *x509.Certificate, name string) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, by := c.cert, c.key
-	if parent == nil {
-		parent, by = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := x509.MarshalECPrivateKey(key)
-	if err == nil {
-		err = errors.Join(
-			os.WriteFile(c.path(name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644),
-			os.WriteFile(c.path(name+".key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text}), 0o600))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
-}
-
-func (c *ca) path(name string) string { return filepath.Join(c.dir, name) }
-
-func (c *ca) server(t testing.TB) {
-	c.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, "server")
-}
-
-func (c *ca) client(t testing.TB, cn string, uris ...string) string {
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: cn}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	for _, u := range uris {
-		parsed, err := url.Parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template.URIs = append(template.URIs, parsed)
-	}
-	name := "client" + big.NewInt(time.Now().UnixNano()).String()
-	c.sign(t, template, name)
-	return name
-}
-
 // tcp is an agent on TCP whose files are the CA's, and its address.
-func tcp(t *testing.T, c *ca, change func(*Config)) (*Agent, *client.Client, string) {
+func tcp(t *testing.T, ca *testca.CA, change func(*Config)) (*Agent, *client.Client, string) {
 	t.Helper()
-	c.server(t)
+	server := ca.Server(t, "127.0.0.1")
 	cfg := Config{Settings: settings(func(s *config.Config) {
-		s.TCP = config.TCP{Listen: "127.0.0.1:0", Certificate: c.path("server.pem"), Key: c.path("server.key"), ClientCA: c.path("ca.pem")}
+		s.TCP = config.TCP{Listen: "127.0.0.1:0", Certificate: server.Certificate, Key: server.Key, ClientCA: ca.File}
 	})}
 	change(&cfg)
 	a, local := serveWith(t, cfg)
 	return a, local, a.listeners[1].Addr().String()
 }
 
-// open connects as a client with that certificate of c; none where name is empty.
-func (c *ca) open(t testing.TB, address, name string) (*client.Client, error) {
+// open connects as the client of a pair that ca signed.
+func open(t testing.TB, ca *testca.CA, address string, p testca.Pair) (*client.Client, error) {
 	t.Helper()
-	opened, err := client.Open(client.Endpoint{Address: address, Certificate: c.path(name + ".pem"), Key: c.path(name + ".key"), CA: c.path("ca.pem")})
+	opened, err := client.Open(client.Endpoint{Address: address, Certificate: p.Certificate, Key: p.Key, CA: ca.File})
 	if err == nil {
 		t.Cleanup(func() { _ = opened.Close() })
 	}
@@ -138,31 +64,24 @@ func raw(address string, cfg *tls.Config) error {
 }
 
 func TestTCP(t *testing.T) {
-	authority, foreign := newCA(t), newCA(t)
+	authority, foreign := testca.New(t), testca.New(t)
 	log := &logged{}
 	agent, local, address := tcp(t, authority, func(c *Config) {
 		c.Log = log.logger()
 		c.Settings.Allow = []access.Rule{{Certificates: []string{"ci", "spiffe://x/ci"}, Verbs: []access.Verb{access.All}, Targets: []string{"*"}}}
 	})
-	pool := x509.NewCertPool()
-	pool.AddCert(authority.cert)
-	pairOf := func(c *ca, name string) []tls.Certificate {
-		p, err := tls.LoadX509KeyPair(c.path(name+".pem"), c.path(name+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []tls.Certificate{p}
-	}
-	good := authority.client(t, "ci")
+	pool := authority.Pool()
+	of := func(p testca.Pair) []tls.Certificate { return []tls.Certificate{p.Load(t)} }
+	good := authority.Client(t, "ci")
 	for name, tt := range map[string]struct {
 		cfg  *tls.Config
 		want string
 	}{
 		"no certificate":           {&tls.Config{RootCAs: pool}, "certificate required"},
-		"another CA's certificate": {&tls.Config{RootCAs: pool, Certificates: pairOf(foreign, foreign.client(t, "ci"))}, "unknown certificate authority"},
-		"TLS 1.2":                  {&tls.Config{RootCAs: pool, Certificates: pairOf(authority, good), MaxVersion: tls.VersionTLS12}, "protocol version"},
-		"a server's certificate":   {&tls.Config{RootCAs: pool, Certificates: pairOf(authority, "server")}, "bad certificate"},
-		"a nameless certificate":   {&tls.Config{RootCAs: pool, Certificates: pairOf(authority, authority.client(t, "")), NextProtos: []string{"h2"}}, "EOF"},
+		"another CA's certificate": {&tls.Config{RootCAs: pool, Certificates: of(foreign.Client(t, "ci"))}, "unknown certificate authority"},
+		"TLS 1.2":                  {&tls.Config{RootCAs: pool, Certificates: of(good), MaxVersion: tls.VersionTLS12}, "protocol version"},
+		"a server's certificate":   {&tls.Config{RootCAs: pool, Certificates: of(authority.Server(t, "127.0.0.1"))}, "bad certificate"},
+		"a nameless certificate":   {&tls.Config{RootCAs: pool, Certificates: of(authority.Client(t, "")), NextProtos: []string{"h2"}}, "EOF"},
 	} {
 		if err := raw(address, tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
@@ -172,7 +91,7 @@ func TestTCP(t *testing.T) {
 		t.Errorf("the log:\n%s", log)
 	}
 
-	c, err := authority.open(t, address, good)
+	c, err := open(t, authority, address, good)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,14 +101,14 @@ func TestTCP(t *testing.T) {
 	if f.Spec.Owner != "certificate CN ci" {
 		t.Errorf("owner %q", f.Spec.Owner)
 	}
-	byURI, err := authority.open(t, address, authority.client(t, "someone", "spiffe://x/ci"))
+	byURI, err := open(t, authority, address, authority.Client(t, "someone", "spiffe://x/ci"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := byURI.Clear(t.Context(), fault.Selector{ID: f.ID}); !errors.Is(err, fault.ErrConflict) {
 		t.Errorf("another certificate clears it: %v", err)
 	}
-	other, err := authority.open(t, address, authority.client(t, "other"))
+	other, err := open(t, authority, address, authority.Client(t, "other"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +118,7 @@ func TestTCP(t *testing.T) {
 	if got, err := c.Clear(t.Context(), fault.Selector{All: true}); err != nil || len(got) != 1 {
 		t.Errorf("its owner clears all: %+v, %v", got, err)
 	}
-	posing, err := authority.open(t, address, authority.client(t, "spiffe://x/ci", "spiffe://x/intern"))
+	posing, err := open(t, authority, address, authority.Client(t, "spiffe://x/ci", "spiffe://x/intern"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,20 +146,13 @@ func TestTCP(t *testing.T) {
 
 // Whom no rule knows takes only a few connections, with a certificate of the CA, too.
 func TestStrangersOverTCP(t *testing.T) {
-	authority := newCA(t)
+	authority := testca.New(t)
 	log := &logged{}
 	agent, _, address := tcp(t, authority, func(c *Config) {
 		c.Log = log.logger()
 		c.Settings.Allow = []access.Rule{{Certificates: []string{"ci"}, Verbs: []access.Verb{access.List}}}
 	})
-	name := authority.client(t, "other")
-	pair, err := tls.LoadX509KeyPair(authority.path(name+".pem"), authority.path(name+".key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(authority.cert)
-	cfg := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
+	cfg := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Client(t, "other").Load(t)}, NextProtos: []string{"h2"}}
 	for i := range maxStrangers {
 		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address, cfg)
 		if err != nil {
@@ -259,7 +171,7 @@ func TestStrangersOverTCP(t *testing.T) {
 		t.Errorf("the log:\n%s", log)
 	}
 	eventually(t, "only those that were let in count", func() bool { return len(agent.controls()) == maxStrangers })
-	c, err := authority.open(t, address, authority.client(t, "ci"))
+	c, err := open(t, authority, address, authority.Client(t, "ci"))
 	if err == nil {
 		_, err = c.List(t.Context())
 	}
@@ -304,24 +216,24 @@ func TestMostTCPConnections(t *testing.T) {
 // A certificate, a key and a CA that changed are in force for the next connection, and what
 // is broken is not.
 func TestReload(t *testing.T) {
-	first := newCA(t)
+	first := testca.New(t)
 	log := &logged{}
-	_, _, address := tcp(t, first, func(c *Config) {
+	agent, _, address := tcp(t, first, func(c *Config) {
 		c.Log = log.logger()
 		c.Settings.Allow = []access.Rule{{Certificates: []string{"*"}, Verbs: []access.Verb{access.List}}}
 	})
-	list := func(c *ca, name string) error {
-		conn, err := c.open(t, address, name)
+	list := func(ca *testca.CA, p testca.Pair) error {
+		conn, err := open(t, ca, address, p)
 		if err == nil {
 			_, err = conn.List(t.Context())
 		}
 		return err
 	}
-	old := first.client(t, "ci")
+	files, old := agent.cfg.Settings.TCP, first.Client(t, "ci")
 	if err := list(first, old); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(first.path("server.pem"), []byte("-----BEGIN CERT"), 0o644); err != nil {
+	if err := os.WriteFile(files.Certificate, []byte("-----BEGIN CERT"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -332,16 +244,16 @@ func TestReload(t *testing.T) {
 	if n := strings.Count(log.String(), "those from before stay in force"); n != 1 {
 		t.Errorf("the broken file is said %d times, want once:\n%s", n, log)
 	}
-	second := newCA(t)
-	second.server(t)
-	next := second.client(t, "ci")
-	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
-		if err := os.Rename(second.path(name), first.path(name)); err != nil {
+	second := testca.New(t)
+	server, next := second.Server(t, "127.0.0.1"), second.Client(t, "ci")
+	for from, to := range map[string]string{server.Certificate: files.Certificate, server.Key: files.Key, second.File: files.ClientCA} {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, text, 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.WriteFile(second.path("ca.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: second.cert.Raw}), 0o644); err != nil {
-		t.Fatal(err)
 	}
 	if err := list(second, next); err != nil {
 		t.Errorf("with the new CA: %v", err)
@@ -355,18 +267,18 @@ func TestReload(t *testing.T) {
 }
 
 func TestTLSFilesAtStart(t *testing.T) {
-	c := newCA(t)
-	c.server(t)
-	good := config.TCP{Listen: "127.0.0.1:0", Certificate: c.path("server.pem"), Key: c.path("server.key"), ClientCA: c.path("ca.pem")}
+	ca := testca.New(t)
+	server, other := ca.Server(t, "127.0.0.1"), ca.Client(t, "ci")
+	good := config.TCP{Listen: "127.0.0.1:0", Certificate: server.Certificate, Key: server.Key, ClientCA: ca.File}
 	for name, tt := range map[string]struct {
 		change func(*config.TCP)
 		want   string
 	}{
-		"no key":            {func(s *config.TCP) { s.Key = c.path("none") }, "no such file"},
-		"another's key":     {func(s *config.TCP) { s.Key = c.path("ca.key") }, "private key does not match"},
-		"a CA that is none": {func(s *config.TCP) { s.ClientCA = c.path("server.key") }, "has no certificate"},
+		"no key":            {func(s *config.TCP) { s.Key = server.Key + ".none" }, "no such file"},
+		"another's key":     {func(s *config.TCP) { s.Key = other.Key }, "private key does not match"},
+		"a CA that is none": {func(s *config.TCP) { s.ClientCA = server.Key }, "has no certificate"},
 		"an open key": {func(s *config.TCP) {
-			s.Key = c.path("open.key")
+			s.Key = server.Key + ".open"
 			if err := os.WriteFile(s.Key, nil, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -383,13 +295,13 @@ func TestTLSFilesAtStart(t *testing.T) {
 // Over TCP a holder whose connection broke may come back; one that does not loses the
 // fault.
 func TestHoldOverTCP(t *testing.T) {
-	authority := newCA(t)
+	authority := testca.New(t)
 	agent, local, address := tcp(t, authority, func(c *Config) {
 		c.Settings.Allow = []access.Rule{{Certificates: []string{"ci"}, Verbs: []access.Verb{access.All}, Targets: []string{"*"}}}
 	})
 	a, b := netns(t, "a"), netns(t, "b")
 	pair(t, a, b)
-	c, err := authority.open(t, address, authority.client(t, "ci"))
+	c, err := open(t, authority, address, authority.Client(t, "ci"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +333,7 @@ func TestHoldOverTCP(t *testing.T) {
 	// Who never comes back: the grace is no longer than the time to live.
 	spec := held(a)
 	spec.TTL = 2 * time.Second
-	gone, err := authority.open(t, address, authority.client(t, "ci"))
+	gone, err := open(t, authority, address, authority.Client(t, "ci"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,20 +358,14 @@ func (d *tlsDoor) cut() {
 
 // The API describes itself over the unix socket, and over TCP only where that is wanted.
 func TestReflection(t *testing.T) {
-	authority := newCA(t)
+	authority := testca.New(t)
 	for _, on := range []bool{false, true} {
 		agent, _, address := tcp(t, authority, func(c *Config) {
 			c.Settings.TCP.Reflection = on
 			c.Settings.Allow = []access.Rule{{Certificates: []string{"ci"}, Verbs: []access.Verb{access.List}}}
 		})
-		name := authority.client(t, "ci")
-		pair, err := tls.LoadX509KeyPair(authority.path(name+".pem"), authority.path(name+".key"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pool := x509.NewCertPool()
-		pool.AddCert(authority.cert)
-		overTCP, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}})))
+		pair := authority.Client(t, "ci").Load(t)
+		overTCP, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{pair}})))
 		if err != nil {
 			t.Fatal(err)
 		}

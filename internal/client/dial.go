@@ -31,9 +31,6 @@ const connectTime = 1500 * time.Millisecond
 // maxAnswer bounds an answer: a probe's samples are the largest.
 const maxAnswer = 1 << 30
 
-// Dial connects to the agent at the unix socket, as Open does.
-func Dial(socket string) (*Client, error) { return Open(Endpoint{Socket: socket}) }
-
 // Open connects to an agent. The error matches fs.ErrPermission when the socket may not
 // be opened or the agent refuses the certificate, qdisc.ErrInvalid for an endpoint that
 // is none, and ErrUnreachable when nobody listens or answers within 2 s.

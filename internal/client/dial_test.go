@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"netemd/internal/fault"
+	"netemd/internal/testenv/testca"
 	"netemd/internal/wire"
 	"netemd/qdisc"
 )
@@ -57,12 +58,11 @@ func TestUnreachable(t *testing.T) {
 	}
 	defer m.Close()
 	unanswered(t, Endpoint{Socket: mute}, "does not answer within")
-	cert, key, ca := newAuthority(t).client(t)
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := Endpoint{Address: tcp.Addr().String(), Certificate: cert, Key: key, CA: ca}
+	e := endpoint(t, testca.New(t), tcp.Addr().String())
 	unanswered(t, e, "does not answer within")
 	if err := tcp.Close(); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestDenied(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "s"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Dial(filepath.Join(dir, "s")); !errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrUnreachable) {
+	if _, err := Open(Endpoint{Socket: filepath.Join(dir, "s")}); !errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("%v", err)
 	}
 }

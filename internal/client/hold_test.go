@@ -93,7 +93,7 @@ func TestHoldEndedByOthers(t *testing.T) {
 func TestHoldEndsWithItsClient(t *testing.T) {
 	a := newAgent()
 	socket, _ := a.onSocket(t)
-	c, err := Dial(socket)
+	c, err := Open(Endpoint{Socket: socket})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,18 +2,11 @@ package client
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io/fs"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,97 +16,23 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"netemd/internal/fault"
+	"netemd/internal/testenv/testca"
 	"netemd/internal/wire"
 )
 
-// authority signs certificates for tests.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-}
-
-func newAuthority(t *testing.T) *authority {
+// ofAgent is an agent's side of TLS, as the agent has it.
+func ofAgent(t *testing.T, ca *testca.CA, host string) credentials.TransportCredentials {
 	t.Helper()
-	a := &authority{}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "netemd test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.key = newKey(t)
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// sign makes the files of a certificate for host and for use.
-func (a *authority) sign(t *testing.T, host string, use x509.ExtKeyUsage) (cert, key string) {
-	t.Helper()
-	k := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use},
-	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &k.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return write(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), write(t, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
-}
-
-func write(t *testing.T, b []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file.pem")
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// client is what a client needs to come in.
-func (a *authority) client(t *testing.T) (cert, key, ca string) {
-	t.Helper()
-	cert, key = a.sign(t, "ci", x509.ExtKeyUsageClientAuth)
-	return cert, key, write(t, a.pem)
-}
-
-// server is an agent's side, as the agent has it.
-func (a *authority) server(t *testing.T, host string) credentials.TransportCredentials {
-	t.Helper()
-	cert, key := a.sign(t, host, x509.ExtKeyUsageServerAuth)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
 	return credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{ca.Server(t, host).Load(t)}, ClientCAs: ca.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
 	})
+}
+
+// endpoint is an agent over TCP with what a client of ca needs to come in.
+func endpoint(t *testing.T, ca *testca.CA, address string) Endpoint {
+	t.Helper()
+	pair := ca.Client(t, "ci")
+	return Endpoint{Address: address, Certificate: pair.Certificate, Key: pair.Key, CA: ca.File}
 }
 
 func listen(t *testing.T, address string) net.Listener {
@@ -128,24 +47,23 @@ func listen(t *testing.T, address string) net.Listener {
 }
 
 func TestTCP(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
+	ours, theirs := testca.New(t), testca.New(t)
 	a := newAgent()
 	l := listen(t, "127.0.0.1:0")
-	a.serve(t, l, ours.server(t, "127.0.0.1"))
-	cert, key, ca := ours.client(t)
-	e := Endpoint{Address: l.Addr().String(), Certificate: cert, Key: key, CA: ca}
+	a.serve(t, l, ofAgent(t, ours, "127.0.0.1"))
+	e := endpoint(t, ours, l.Addr().String())
 	c := open(t, e)
 	if _, err := c.Apply(t.Context(), spec()); err != nil {
 		t.Error(err)
 	}
-	strange := e
-	strange.Certificate, strange.Key, _ = theirs.client(t)
+	strange := endpoint(t, theirs, e.Address)
+	strange.CA = e.CA
 	began := time.Now()
 	if _, err := Open(strange); !errors.Is(err, fs.ErrPermission) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "refused the certificate") || fault.HintOf(err) == "" {
 		t.Errorf("a certificate of others, after %v: %v", time.Since(began), err)
 	}
 	agents := e
-	_, _, agents.CA = theirs.client(t)
+	agents.CA = theirs.File
 	var unknown x509.UnknownAuthorityError
 	if _, err := Open(agents); !errors.As(err, &unknown) || errors.Is(err, ErrUnreachable) || !strings.Contains(fault.HintOf(err), "--tls-ca") {
 		t.Errorf("an agent of others: %v", err)
@@ -157,8 +75,8 @@ func TestTCP(t *testing.T) {
 		t.Errorf("an agent of another name: %v", err)
 	}
 	for _, broken := range []Endpoint{
-		{Address: e.Address, Certificate: ca, Key: key, CA: ca}, {Address: e.Address, Certificate: cert, Key: filepath.Join(t.TempDir(), "none"), CA: ca},
-		{Address: e.Address, Certificate: cert, Key: key, CA: key}, {Address: e.Address, Certificate: cert, Key: key, CA: filepath.Join(t.TempDir(), "none")},
+		{Address: e.Address, Certificate: e.CA, Key: e.Key, CA: e.CA}, {Address: e.Address, Certificate: e.Certificate, Key: filepath.Join(t.TempDir(), "none"), CA: e.CA},
+		{Address: e.Address, Certificate: e.Certificate, Key: e.Key, CA: e.Key}, {Address: e.Address, Certificate: e.Certificate, Key: e.Key, CA: filepath.Join(t.TempDir(), "none")},
 	} {
 		if _, err := Open(broken); err == nil || errors.Is(err, ErrUnreachable) {
 			t.Errorf("%+v: %v", broken, err)
@@ -174,11 +92,11 @@ func TestTCP(t *testing.T) {
 
 // TestServerName: the name that is asked for is the one in the certificate.
 func TestServerName(t *testing.T) {
-	ca := newAuthority(t)
+	ca := testca.New(t)
 	l := listen(t, "127.0.0.1:0")
-	newAgent().serve(t, l, ca.server(t, "agent.example"))
-	cert, key, roots := ca.client(t)
-	e := Endpoint{Address: l.Addr().String(), Certificate: cert, Key: key, CA: roots, ServerName: "agent.example"}
+	newAgent().serve(t, l, ofAgent(t, ca, "agent.example"))
+	e := endpoint(t, ca, l.Addr().String())
+	e.ServerName = "agent.example"
 	if f, err := open(t, e).Apply(t.Context(), spec()); err != nil || f.ID != "f1" {
 		t.Errorf("fault %+v, error %v", f, err)
 	}
@@ -187,15 +105,14 @@ func TestServerName(t *testing.T) {
 // TestHoldResumes: over TCP a hold outlives its connection, and takes the fault along.
 func TestHoldResumes(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
+	ca := testca.New(t)
 	a := newAgent()
 	a.grace = wire.HoldGrace
 	l := listen(t, "127.0.0.1:0")
-	address, secure := l.Addr().String(), ca.server(t, "127.0.0.1")
+	address, secure := l.Addr().String(), ofAgent(t, ca, "127.0.0.1")
 	kill := a.serve(t, l, secure)
-	cert, key, roots := ca.client(t)
 	w := newTold()
-	h, err := open(t, Endpoint{Address: address, Certificate: cert, Key: key, CA: roots}).Hold(t.Context(), spec(), w.notify)
+	h, err := open(t, endpoint(t, ca, address)).Hold(t.Context(), spec(), w.notify)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,15 +146,14 @@ func TestHoldNotResumed(t *testing.T) {
 		"ended": func(a *agent) { a.faults = map[string]*fakeFault{} },
 		"taken": func(a *agent) { a.faults["f1"].token = 9 },
 	} {
-		ca := newAuthority(t)
+		ca := testca.New(t)
 		a := newAgent()
 		a.grace = wire.HoldGrace
 		l := listen(t, "127.0.0.1:0")
-		secure := ca.server(t, "127.0.0.1")
+		secure := ofAgent(t, ca, "127.0.0.1")
 		kill := a.serve(t, l, secure)
-		cert, key, roots := ca.client(t)
 		w := newTold()
-		h, err := open(t, Endpoint{Address: l.Addr().String(), Certificate: cert, Key: key, CA: roots}).Hold(t.Context(), spec(), w.notify)
+		h, err := open(t, endpoint(t, ca, l.Addr().String())).Hold(t.Context(), spec(), w.notify)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,15 +178,14 @@ func TestHoldNotResumed(t *testing.T) {
 // TestHoldGivesUp: an agent that does not come back in the grace has ended the fault.
 func TestHoldGivesUp(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
+	ca := testca.New(t)
 	a := newAgent()
 	l := listen(t, "127.0.0.1:0")
-	kill := a.serve(t, l, ca.server(t, "127.0.0.1"))
-	cert, key, roots := ca.client(t)
+	kill := a.serve(t, l, ofAgent(t, ca, "127.0.0.1"))
 	s := spec()
 	s.TTL = time.Second // which is shorter than the grace
 	w := newTold()
-	h, err := open(t, Endpoint{Address: l.Addr().String(), Certificate: cert, Key: key, CA: roots}).Hold(t.Context(), s, w.notify)
+	h, err := open(t, endpoint(t, ca, l.Addr().String())).Hold(t.Context(), s, w.notify)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,6 +68,8 @@ var allowed = map[string][]string{
 	"internal/cli": {"internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
 		"internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
+	// Certificates for tests of TLS.
+	"internal/testenv/testca": {},
 }
 
 // rule finds the entry for a package: its own name, or the longest prefix.

@@ -47,7 +47,7 @@ func start(b *testing.B, config string) *client.Client {
 		}
 	})
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		c, err := client.Dial(filepath.Join(state, "netemd.sock"))
+		c, err := client.Open(client.Endpoint{Socket: filepath.Join(state, "netemd.sock")})
 		if err == nil {
 			b.Cleanup(func() { _ = c.Close() })
 			if _, err = c.List(b.Context()); err == nil {
