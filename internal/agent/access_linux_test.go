@@ -7,9 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"netemd/internal/access"
 	"netemd/internal/config"
 	"netemd/internal/fault"
+	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -113,6 +116,48 @@ func TestRules(t *testing.T) {
 	if err != nil || len(left) != 1 || left[0].ID != foreign.ID {
 		t.Errorf("left after clear --all of a user: %+v, %v, want fault %s of root", left, err, foreign.ID)
 	}
+}
+
+// Who may not do everything clears each fault of his at a device, whatever it does: also
+// where the device has another name by now.
+func TestUserClearsADevice(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	dir := reachable(t)
+	_, c := serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) {
+		c.Socket.Mode = 0o666
+		c.Allow = []access.Rule{
+			{Users: []string{"65534"}, Verbs: []access.Verb{access.Apply, access.Clear}, Targets: []string{"dev:v*@" + a}},
+		}
+	})})
+	run := func(args ...string) {
+		t.Helper()
+		if code, said := netemctl(t, nobody, nil, append([]string{"--socket", filepath.Join(dir, "netemd.sock")}, args...)...); code != 0 {
+			t.Errorf("%v: exit code %d: %s", args, code, said)
+		}
+	}
+	at := []string{"--engine", "ebpf", "--dev", "v0", "--netns", a}
+	run(append([]string{"loss", "1%", "--protocol", "udp", "--port", "5001"}, at...)...)
+	run(append([]string{"drop", "syn", "--protocol", "tcp", "--port", "5002"}, at...)...)
+	if err := namespaces.Do(t.Context(), a, func() error { return rename("v0", "v9") }); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := c.List(t.Context()); err != nil || len(held) != 2 {
+		t.Fatalf("held: %+v, %v", held, err)
+	}
+	run("clear", "--dev", "v9", "--netns", a)
+	if left, err := c.List(t.Context()); err != nil || len(left) != 0 {
+		t.Errorf("left: %+v, %v", left, err)
+	}
+}
+
+// rename gives a device of the thread's namespace another name.
+func rename(from, to string) error {
+	link, err := netlink.LinkByName(from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, to), netlink.LinkSetUp(link))
 }
 
 // Peers without any right take no more than a few connections.

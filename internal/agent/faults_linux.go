@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/fault"
-	"netemd/internal/lease"
 	"netemd/internal/target"
 	"netemd/internal/verify"
 	"netemd/internal/wire"
@@ -121,30 +119,14 @@ func (s faultsServer) clear(ctx context.Context, sel fault.Selector) ([]fault.Fa
 	}
 	var cleared []fault.Fault
 	var errs []error
-	for _, f := range s.a.leases.List(ctx) {
-		if f.Spec.Owner != who || !s.a.names(ctx, sel, f) || !s.a.mayClear(ctx, aimOfFault(f.Spec)) {
+	for _, f := range s.a.leases.Named(sel) {
+		if f.Spec.Owner != who || !s.a.mayClear(ctx, aimOfFault(f.Spec)) {
 			continue
 		}
 		ended, err := s.a.leases.Clear(ctx, fault.Selector{ID: f.ID}, who)
 		cleared, errs = append(cleared, ended...), append(errs, err)
 	}
 	return cleared, errors.Join(errs...)
-}
-
-// names reports whether sel is about a held fault.
-func (a *Agent) names(ctx context.Context, sel fault.Selector, f fault.Fault) bool {
-	switch {
-	case sel.All:
-		return true
-	case sel.Device == "":
-		return f.Spec.Target == sel.Target
-	case f.Spec.Selector != nil && f.Spec.Selector.Name() == sel.Device:
-		return true
-	}
-	held, err := a.leases.Held(ctx, f.ID)
-	return err == nil && slices.ContainsFunc(held.Places, func(h lease.Held) bool {
-		return sel.Index != 0 && h.Place.Index == sel.Index && h.Place.Cookie == sel.Cookie
-	})
 }
 
 func (s faultsServer) Watch(r *netemv1.WatchRequest, stream grpc.ServerStreamingServer[netemv1.Event]) error {

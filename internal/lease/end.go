@@ -141,7 +141,7 @@ func (m *Manager) clear(ctx context.Context, sel fault.Selector, owner string, c
 	m.mu.Lock()
 	var ids []string
 	for _, h := range m.inOrder() {
-		if sel.All || sel.ID == h.fault.ID || sel.Target != "" && sel.Target == h.fault.Spec.Target || sel.Device != "" && h.standsAt(sel) {
+		if h.named(sel) {
 			ids = append(ids, h.fault.ID)
 		}
 	}
@@ -167,10 +167,29 @@ func (m *Manager) clear(ctx context.Context, sel fault.Selector, owner string, c
 	return ended, errors.Join(errs...)
 }
 
-// standsAt reports whether a place of h is at the device that has the name now, or had
-// it when h was applied.
-func (h *held) standsAt(sel fault.Selector) bool {
-	if s := h.fault.Spec.Selector; s != nil && s.Name() == sel.Device {
+// Named returns the faults that are held and that sel names, which Clear would end, oldest
+// first and as they were seen last: the kernel is not asked.
+func (m *Manager) Named(sel fault.Selector) []fault.Fault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var named []fault.Fault
+	for _, h := range m.order {
+		if h.named(sel) {
+			named = append(named, h.fault)
+		}
+	}
+	return named
+}
+
+// named reports whether sel names h. A device is one at which a place of h is: the one that
+// has the name now, or had it when h was applied. The caller holds the lock.
+func (h *held) named(sel fault.Selector) bool {
+	switch s := h.fault.Spec; {
+	case sel.All, sel.ID != "" && sel.ID == h.fault.ID, sel.Target != "" && sel.Target == s.Target:
+		return true
+	case sel.Device == "":
+		return false
+	case s.Selector != nil && s.Selector.Name() == sel.Device:
 		return true
 	}
 	return slices.ContainsFunc(h.places(), func(p target.Place) bool {
