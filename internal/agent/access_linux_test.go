@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"netemd/internal/access"
+	"netemd/internal/audit"
 	"netemd/internal/config"
 	"netemd/internal/fault"
 	"netemd/namespaces"
@@ -39,9 +40,9 @@ func TestUserNotInTheGroup(t *testing.T) {
 	for _, mode := range []config.Mode{0o660, 0o666} {
 		dir := reachable(t)
 		log := &logged{}
-		audit := filepath.Join(t.TempDir(), "a", "audit.jsonl")
+		path := filepath.Join(t.TempDir(), "a", "audit.jsonl")
 		_, c := serveWith(t, Config{StateDir: dir, Log: log.logger(), Settings: settings(func(c *config.Config) {
-			c.Socket.Mode, c.Audit.Path = mode, audit
+			c.Socket.Mode, c.Audit.Path = mode, path
 		})})
 		code, said := netemctl(t, nobody, nil, "--socket", filepath.Join(dir, "netemd.sock"), "list")
 		if code != 7 {
@@ -53,10 +54,10 @@ func TestUserNotInTheGroup(t *testing.T) {
 		if !says(said, "denied: uid 65534", "may not list", "hint: ") {
 			t.Errorf("said %q", said)
 		}
-		if !says(log.String(), "call denied", "Faults/List", "uid 65534") {
+		if !says(log.String(), "call refused", "Faults/List", "uid 65534") {
 			t.Errorf("the log has no such line:\n%s", log)
 		}
-		line := auditLines(t, audit)
+		line := auditLines(t, audit.RefusedPath(path))
 		if len(line) == 0 || line[0].Code != "PermissionDenied" || *line[0].Peer.UID != nobody || line[0].Verb != "list" || line[0].Peer.PID == 0 {
 			t.Errorf("the audit log has %+v", line)
 		}
@@ -169,24 +170,24 @@ func TestStrangers(t *testing.T) {
 	s := &strangers{policy: p}
 	var open []interface{ Close() error }
 	for i := range maxStrangers {
-		c, _, err := s.admit(discard{}, peerInfo{uid: 8})
+		c, err := s.admit(discard{}, peerInfo{uid: 8})
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
 		open = append(open, c)
 	}
-	if _, _, err := s.admit(discard{}, peerInfo{uid: 8, owner: "uid 8"}); !errors.Is(err, fault.ErrDenied) {
+	if _, err := s.admit(discard{}, peerInfo{uid: 8, owner: "uid 8"}); !errors.Is(err, fault.ErrDenied) {
 		t.Errorf("one more: %v, want denied", err)
 	}
-	if _, _, err := s.admit(discard{}, peerInfo{uid: 7}); err != nil {
+	if _, err := s.admit(discard{}, peerInfo{uid: 7}); err != nil {
 		t.Errorf("a peer with rights: %v", err)
 	}
 	_ = open[0].Close()
 	_ = open[0].Close() // counts once
-	if _, _, err := s.admit(discard{}, peerInfo{uid: 8}); err != nil {
+	if _, err := s.admit(discard{}, peerInfo{uid: 8}); err != nil {
 		t.Errorf("after one went: %v", err)
 	}
-	if _, _, err := s.admit(discard{}, peerInfo{uid: 8}); err == nil {
+	if _, err := s.admit(discard{}, peerInfo{uid: 8}); err == nil {
 		t.Error("one connection that was closed twice made room for two")
 	}
 }

@@ -91,7 +91,9 @@ type Agent struct {
 	offloads  *offload.Keeper
 	journal   *journal.Journal
 	telemetry *telemetry.Telemetry
-	audit     *audit.Log
+	audit     *audit.Log // of what was done; refused of what was not
+	refused   *audit.Log
+	refusals  *audit.Refusals
 	policy    *access.Policy
 	tls       *tlsDoor
 	// verifying are the verifications in progress, probing the probes, and followers the
@@ -136,7 +138,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 // one with a mistake in it must not keep faults in the kernel. What that agent handed over
 // is put back last, since from then on it would be cleared with this one.
 func (a *Agent) start(ctx context.Context) error {
-	auditing := a.openAudit()
+	auditing := errors.Join(a.openAudit(), a.openRefusals())
 	last, err := a.inherit(ctx)
 	if err := errors.Join(err, auditing); err != nil {
 		return err
@@ -260,9 +262,9 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 func (a *Agent) serve() {
 	l := a.cfg.Settings.Limits
 	options := append(a.telemetry.ServerOptions(),
-		grpc.Creds(door{tls: a.tls, strangers: &strangers{policy: a.policy}}),
+		grpc.Creds(door{tls: a.tls, strangers: &strangers{policy: a.policy}, refuse: a.refuseConnection}),
 		grpc.MaxRecvMsgSize(int(l.RequestBytes)), grpc.MaxHeaderListSize(maxHeaders),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectTime), grpc.StatsHandler(unreached{a.cfg.Log}),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectTime), grpc.StatsHandler(unreached{a.refuseCall}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: wire.ServerMinPing, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(a.unary), grpc.StreamInterceptor(a.stream))
 	a.server = grpc.NewServer(options...)

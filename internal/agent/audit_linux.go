@@ -12,18 +12,23 @@ import (
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/access"
 	"netemd/internal/audit"
+	"netemd/internal/config"
 	"netemd/internal/fault"
 )
 
 // openAudit opens the log of who did what; nil where none is configured.
 func (a *Agent) openAudit() (err error) {
 	c := a.cfg.Settings.Audit
+	a.audit, err = openLog(c, c.Path)
+	return err
+}
+
+func openLog(c config.Audit, path string) (*audit.Log, error) {
 	if c.Path == "" {
-		return nil
+		return nil, nil //nolint:nilnil // a nil Log writes nothing
 	}
 	const megabyte = 1_000_000
-	a.audit, err = audit.Open(audit.Config{Path: c.Path, MaxBytes: int64(c.MaxMegabytes) * megabyte, Keep: c.Keep})
-	return err
+	return audit.Open(audit.Config{Path: path, MaxBytes: int64(c.MaxMegabytes) * megabyte, Keep: c.Keep})
 }
 
 // record writes a call down in the log of who did what.
@@ -31,6 +36,11 @@ func (a *Agent) record(c *call, err error) {
 	if a.audit == nil {
 		return
 	}
+	a.write(c.record(err))
+}
+
+// record is a call as the log of who did what has it.
+func (c *call) record(err error) audit.Record {
 	r := audit.Record{
 		Actor: c.peer.owner, Peer: c.peer.audit(), Method: short(c.method), Verb: string(c.verb), Target: c.target, Faults: c.faults,
 		Request: summary(c.req), Code: codeOf(err), Duration: time.Since(c.begun),
@@ -38,12 +48,14 @@ func (a *Agent) record(c *call, err error) {
 	if err != nil {
 		r.Error = err.Error()
 	}
-	a.write(r)
+	return r
 }
 
-// write does not fail what it records: a full disk must not keep a fault from ending.
-func (a *Agent) write(r audit.Record) {
-	if err := a.audit.Write(r); err != nil {
+// write appends to the log of who did what. It does not fail what it records: a full disk must not keep a fault from ending.
+func (a *Agent) write(r audit.Record) { a.writeTo(a.audit, r) }
+
+func (a *Agent) writeTo(l *audit.Log, r audit.Record) {
+	if err := l.Write(r); err != nil {
 		a.cfg.Log.Error("the audit log could not be written", "err", err, "verb", r.Verb, "actor", r.Actor, "faults", strings.Join(r.Faults, " "))
 	}
 }

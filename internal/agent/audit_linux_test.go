@@ -61,7 +61,7 @@ func TestAudit(t *testing.T) {
 	if _, err := c.Clear(t.Context(), fault.Selector{ID: f.ID}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Clear(t.Context(), fault.Selector{ID: "no such"}); err == nil {
+	if _, err := c.Clear(t.Context(), fault.Selector{ID: "zzz1"}); err == nil {
 		t.Error("an unknown fault was cleared")
 	}
 	short := apply(t, c, fault.Spec{Selector: ports(a, port(5001)), Packet: &qdisc.Netem{Loss: 1}, TTL: time.Second})
@@ -102,7 +102,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("the ssh session is written down: %s", r.Request)
 		}
 	}
-	want := []string{"apply OK", "change OK", "clear OK", "clear InvalidArgument", "apply OK", "apply FailedPrecondition", "expired OK", "apply OK", "release OK"}
+	want := []string{"apply OK", "change OK", "clear OK", "clear NotFound", "apply OK", "apply FailedPrecondition", "expired OK", "apply OK", "release OK"}
 	if !slices.Equal(verbs, want) {
 		t.Errorf("written down:\n%q, want\n%q", verbs, want)
 	}

@@ -29,10 +29,13 @@ type call struct {
 	peer   peerInfo
 	known  bool // who the peer is
 	listed bool // whether the method is of the API
-	begun  time.Time
-	target string
-	faults []string
-	req    proto.Message
+	// allowed says that the request may be made and has the form of one: from then on an error
+	// is of what was tried.
+	allowed bool
+	begun   time.Time
+	target  string
+	faults  []string
+	req     proto.Message
 	// recorded says that what a stream did has been written down already.
 	recorded bool
 }
@@ -41,13 +44,19 @@ func newCall(ctx context.Context, method string) *call {
 	c := &call{method: method, begun: time.Now()}
 	c.verb, c.listed = verbOf(method)
 	if c.peer, c.known = peerOf(ctx); !c.known {
-		c.peer.owner = "unknown"
+		c.peer.owner = unknownOwner
 	}
 	return c
 }
 
 // begin refuses a request that the caller may not make, or that has what no request has.
 func (a *Agent) begin(ctx context.Context, c *call, req any) error {
+	err := a.mayBegin(ctx, c, req)
+	c.allowed = err == nil
+	return err
+}
+
+func (a *Agent) mayBegin(ctx context.Context, c *call, req any) error {
 	if !c.known { // no listener lets such a one in
 		return fmt.Errorf("%w: a peer without credentials", fault.ErrDenied)
 	}
@@ -195,9 +204,13 @@ func (a *Agent) ended(c *call, panicked any, err error) error {
 		a.cfg.Log.Error("call panicked", "method", c.method, "by", c.peer.owner, "panic", panicked, "stack", string(debug.Stack()))
 		err = fmt.Errorf("the agent failed at %s: %v", c.method, panicked)
 	}
+	st := statusOf(err)
 	switch {
-	case errors.Is(err, fault.ErrDenied):
-		a.cfg.Log.Warn("call denied", "method", c.method, "by", c.peer.owner, "pid", c.peer.pid, "address", c.peer.address, "err", err)
+	case !c.allowed && panicked == nil && status.Code(st) == codes.Canceled:
+		return st // who asked went away before the request was here
+	case !c.allowed:
+		a.refuseCall(c, err)
+		return st
 	case err != nil:
 		a.cfg.Log.Warn("call failed", "method", c.method, "by", c.peer.owner, "err", err)
 	case changes[c.verb]:
@@ -205,20 +218,23 @@ func (a *Agent) ended(c *call, panicked any, err error) error {
 	default:
 		a.cfg.Log.Debug("call", "method", c.method, "by", c.peer.owner)
 	}
-	st := wire.Status(err)
-	if changes[c.verb] || c.recorded || errors.Is(err, fault.ErrDenied) {
+	if changes[c.verb] || c.recorded {
 		a.record(c, err)
 	}
 	return st
 }
 
-// codeOf is gRPC's name of what became of a call.
-func codeOf(err error) string {
-	if err == nil {
-		return codes.OK.String()
+// statusOf makes a status of an error; of gRPC's own, as of a request that is too large, what
+// it is.
+func statusOf(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
 	}
-	return status.Code(wire.Status(err)).String()
+	return wire.Status(err)
 }
+
+// codeOf is gRPC's name of what became of a call.
+func codeOf(err error) string { return status.Code(statusOf(err)).String() }
 
 // followers count the streams that wait for what comes. The zero value has none.
 type followers struct {

@@ -70,7 +70,7 @@ func (p peerInfo) names() []string {
 
 // audit is the peer as the log of who did what has it.
 func (p peerInfo) audit() *audit.Peer {
-	if p.byTLS() {
+	if p.byTLS() || p.address != "" {
 		return &audit.Peer{Certificate: p.names(), Address: p.address}
 	}
 	return &audit.Peer{UID: &p.uid, GID: &p.gid, PID: p.pid, Groups: p.groups}
@@ -127,29 +127,32 @@ type door struct {
 	tls *tlsDoor // nil: no TCP
 	// strangers bounds how many peers without any right are listened to.
 	strangers *strangers
+	// refuse tells a peer that was not let in, as far as it is known.
+	refuse func(peerInfo, error)
 }
 
 func (d door) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if uc, ok := conn.(*net.UnixConn); ok {
-		info, err := unixPeer(uc)
-		if err != nil {
-			return nil, nil, err
-		}
-		return d.strangers.admit(conn, info)
+	in, info, err := d.ask(conn)
+	if err == nil {
+		in, err = d.strangers.admit(in, info)
 	}
-	if d.tls == nil {
-		return nil, nil, fmt.Errorf("peer credentials: %T is no unix socket", conn)
-	}
-	secured, info, err := d.tls.handshake(conn)
 	if err != nil {
+		d.refuse(info, err)
 		return nil, nil, err
 	}
-	admitted, auth, err := d.strangers.admit(secured, info)
-	if err != nil {
-		d.tls.log.Warn("tcp: a client was refused", "address", info.address, "err", err)
-		return nil, nil, errors.Join(err, secured.Close())
+	return in, info, nil
+}
+
+// ask finds out who is at the other end. What it returned with an error has ended.
+func (d door) ask(conn net.Conn) (net.Conn, peerInfo, error) {
+	if uc, ok := conn.(*net.UnixConn); ok {
+		info, err := unixPeer(uc)
+		return conn, info, err
 	}
-	return admitted, auth, nil
+	if d.tls == nil {
+		return nil, peerInfo{}, fmt.Errorf("peer credentials: %T is no unix socket", conn)
+	}
+	return d.tls.handshake(conn)
 }
 
 func (d door) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -168,7 +171,7 @@ func (d door) OverrideServerName(string) error { return nil }
 func owner(ctx context.Context) string {
 	info, ok := peerOf(ctx)
 	if !ok {
-		return "unknown"
+		return unknownOwner
 	}
 	return info.owner
 }

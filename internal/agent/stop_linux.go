@@ -95,7 +95,7 @@ func (a *Agent) Close(ctx context.Context) error {
 	if len(a.listeners) > 0 { // closing it removes the socket; a kill of the server does not
 		errs = append(errs, removeSocket(a.cfg.Socket))
 	}
-	errs = append(errs, closeJournal(a.journal), a.audit.Close(), removeStateDir(a.cfg, a.lock))
+	errs = append(errs, closeJournal(a.journal), a.closeRefusals(), a.audit.Close(), removeStateDir(a.cfg, a.lock))
 	return errors.Join(errs...)
 }
 

@@ -1,11 +1,10 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
-
-	"google.golang.org/grpc/credentials"
 
 	"netemd/internal/access"
 	"netemd/internal/fault"
@@ -25,22 +24,24 @@ type strangers struct {
 	n  int
 }
 
-// admit returns the connection, counted until it is closed where its peer may do nothing.
-func (s *strangers) admit(conn net.Conn, info peerInfo) (net.Conn, credentials.AuthInfo, error) {
+// admit returns the connection, counted until it is closed where its peer may do nothing. It
+// closes one that is refused.
+func (s *strangers) admit(conn net.Conn, info peerInfo) (net.Conn, error) {
 	if s.policy.Known(info.access()) {
-		return conn, info, nil
+		return conn, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n >= maxStrangers {
-		return nil, nil, fmt.Errorf("%w: %s, who may do nothing here, and %d connections of such are open already", fault.ErrDenied, info.owner, s.n)
+		err := fmt.Errorf("%w: %s, who may do nothing here, and %d connections of such are open already", fault.ErrDenied, info.owner, s.n)
+		return nil, errors.Join(err, conn.Close())
 	}
 	s.n++
 	return &counted{Conn: conn, done: sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.n--
-	})}, info, nil
+	})}, nil
 }
 
 // counted is a connection whose end is noticed.

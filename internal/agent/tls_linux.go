@@ -125,15 +125,13 @@ func (d *tlsDoor) handshake(conn net.Conn) (net.Conn, peerInfo, error) {
 	defer cancel()
 	c := tls.Server(conn, d.config())
 	if err := c.HandshakeContext(ctx); err != nil {
-		d.log.Warn("tcp: a client was refused", "address", conn.RemoteAddr().String(), "err", err)
-		return nil, peerInfo{}, fmt.Errorf("tls: %w", err)
+		return nil, peerInfo{address: conn.RemoteAddr().String()}, fmt.Errorf("tls: %w", err)
 	}
 	info := certified(c.ConnectionState().PeerCertificates[0])
 	info.address = conn.RemoteAddr().String()
 	if !info.byTLS() {
 		err := fmt.Errorf("%w: the client's certificate has neither a subject common name nor a URI", fault.ErrDenied)
-		d.log.Warn("tcp: a client was refused", "address", info.address, "err", err)
-		return nil, peerInfo{}, errors.Join(err, c.Close())
+		return nil, info, errors.Join(err, c.Close())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -2,15 +2,14 @@ package agent
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 
 	"google.golang.org/grpc/stats"
 )
 
-// unreached logs the calls that fail before any code of ours sees them, such as a request
+// unreached tells the calls that fail before any code of ours sees them, such as a request
 // that is too large, of which gRPC tells the client alone.
-type unreached struct{ log *slog.Logger }
+type unreached struct{ refuse func(*call, error) }
 
 type reachedKey struct{}
 
@@ -37,7 +36,7 @@ func (u unreached) HandleRPC(ctx context.Context, s stats.RPCStats) {
 		return
 	}
 	if r, ok := ctx.Value(reachedKey{}).(*reachedCall); ok && !r.seen.Load() {
-		u.log.Warn("call refused", "method", r.method, "by", owner(ctx), "err", end.Error)
+		u.refuse(newCall(ctx, r.method), end.Error)
 	}
 }
 

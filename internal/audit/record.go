@@ -20,8 +20,11 @@ type Record struct {
 	Actor string `json:"actor"`
 	// Peer is who called; nil where nobody did.
 	Peer *Peer `json:"peer,omitempty"`
-	// Method is the call in gRPC's terms, and Verb what it does in those of the rules; of
-	// what nobody asked for, Verb is expired, lost, drifted, repaired, removed or restored.
+	// Method is the call in gRPC's terms, and Verb what it does in those of the rules; release
+	// is the end of a hold by its holder, connect a connection that was refused, and Refused
+	// counts what was refused beside what is told. Of what nobody asked for, Verb is expired,
+	// lost, drifted, repaired, removed, kept (handed over by a stop), restored, or missed:
+	// events that no record tells, since more came than could be written.
 	Method string `json:"method,omitempty"`
 	Verb   string `json:"verb"`
 	Target string `json:"target,omitempty"`
@@ -34,6 +37,10 @@ type Record struct {
 	Error string `json:"error,omitempty"`
 	// Duration is how long it took, in ns.
 	Duration time.Duration `json:"duration_ns"`
+	// Count is of Refused: how many there were, the first at First and the last at Last.
+	Count int       `json:"count,omitempty"`
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
 }
 
 // Peer is who called: over the unix socket, or with a certificate.

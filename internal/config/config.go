@@ -83,7 +83,8 @@ type Limits struct {
 	Waiting int `yaml:"waiting"`
 }
 
-// Audit is the log of who did what; none unless Path is set.
+// Audit is the log of who did what, and beside it that of what was refused
+// (audit.RefusedPath), each with these limits; none unless Path is set.
 type Audit struct {
 	Path string `yaml:"path,omitempty"`
 	// MaxMegabytes is the size, in 10^6 bytes, at which it is rotated; default 10,
