@@ -46,7 +46,7 @@ func (s faultsServer) spec(ctx context.Context, r *netemv1.ApplyRequest) (fault.
 	if _, err := parseSSH(spec.SSHConnection); err != nil {
 		return spec, err
 	}
-	spec.Owner = owner(ctx)
+	spec.Owner, spec.OwnerKey = owner(ctx), ownerKey(ctx)
 	spec.Repair = spec.Repair || s.a.cfg.Settings.Repair
 	if peer, ok := peerOf(ctx); ok && spec.SSHConnection == "" && !peer.byTLS() {
 		spec.SSHConnection = sessionOf(int(peer.pid)) // what sudo took away
@@ -55,7 +55,7 @@ func (s faultsServer) spec(ctx context.Context, r *netemv1.ApplyRequest) (fault.
 }
 
 func (s faultsServer) Change(ctx context.Context, r *netemv1.ChangeRequest) (*netemv1.Fault, error) {
-	return answer(s.a.leases.Change(ctx, r.GetId(), owner(ctx), r.GetHoldToken(), wire.PatchOf(r.GetPacket())))
+	return answer(s.a.leases.Change(ctx, r.GetId(), ownerKey(ctx), r.GetHoldToken(), wire.PatchOf(r.GetPacket())))
 }
 
 func (s faultsServer) Get(ctx context.Context, r *netemv1.GetRequest) (*netemv1.Fault, error) {
@@ -67,7 +67,7 @@ func (s faultsServer) List(ctx context.Context, _ *netemv1.ListRequest) (*netemv
 }
 
 func (s faultsServer) Renew(ctx context.Context, r *netemv1.RenewRequest) (*netemv1.Fault, error) {
-	return answer(s.a.leases.Renew(ctx, r.GetId(), owner(ctx), time.Duration(r.GetTtlNs())))
+	return answer(s.a.leases.Renew(ctx, r.GetId(), ownerKey(ctx), time.Duration(r.GetTtlNs())))
 }
 
 func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*netemv1.ClearResponse, error) {
@@ -120,7 +120,7 @@ func (s faultsServer) clear(ctx context.Context, sel fault.Selector) ([]fault.Fa
 	var cleared []fault.Fault
 	var errs []error
 	for _, f := range s.a.leases.Named(sel) {
-		if f.Spec.Owner != who || !s.a.mayClear(ctx, aimOfFault(f.Spec)) {
+		if f.Spec.Whose() != who || !s.a.mayClear(ctx, aimOfFault(f.Spec)) {
 			continue
 		}
 		ended, err := s.a.leases.Clear(ctx, fault.Selector{ID: f.ID}, who)

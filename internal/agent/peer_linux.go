@@ -48,6 +48,18 @@ func (p peerInfo) byTLS() bool { return p.commonName != "" || len(p.uris) > 0 }
 
 func (p peerInfo) root() bool { return !p.byTLS() && p.uid == 0 }
 
+// key is what the peer is told from others by, whatever it is called: "uid:0". Of a
+// certificate it is the first name, quoted, so that none looks like another.
+func (p peerInfo) key() string {
+	switch {
+	case p.commonName != "":
+		return "cn:" + strconv.QuoteToASCII(p.commonName)
+	case len(p.uris) > 0:
+		return "uri:" + strconv.QuoteToASCII(p.uris[0])
+	}
+	return "uid:" + strconv.FormatUint(uint64(p.uid), 10)
+}
+
 // access is the peer as the rules see it.
 func (p peerInfo) access() access.Peer {
 	return access.Peer{
@@ -167,7 +179,7 @@ func (d door) Clone() credentials.TransportCredentials { return d }
 
 func (d door) OverrideServerName(string) error { return nil }
 
-// owner says who calls.
+// owner says who calls, for people.
 func owner(ctx context.Context) string {
 	info, ok := peerOf(ctx)
 	if !ok {
@@ -184,12 +196,21 @@ func named(uid uint32) string {
 	return "uid " + id
 }
 
-// clearingOwner is owner, or "" for root, who may clear anybody's fault.
+// ownerKey is what the caller is told from others by.
+func ownerKey(ctx context.Context) string {
+	info, ok := peerOf(ctx)
+	if !ok {
+		return "unknown"
+	}
+	return info.key()
+}
+
+// clearingOwner is ownerKey, or "" for root, who may clear anybody's fault.
 func clearingOwner(ctx context.Context) string {
 	if info, ok := peerOf(ctx); ok && info.root() {
 		return ""
 	}
-	return owner(ctx)
+	return ownerKey(ctx)
 }
 
 func peerOf(ctx context.Context) (peerInfo, bool) {

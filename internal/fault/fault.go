@@ -63,8 +63,11 @@ type Spec struct {
 	Offload string
 	// TTL after which the fault ends by itself; 0 means DefaultTTL. MinTTL..MaxTTL.
 	TTL time.Duration
-	// Owner is set by the agent from the peer's credentials: "uid 0 (root)".
+	// Owner is set by the agent from the peer's credentials, for people: "uid 0 (root)".
 	Owner string
+	// OwnerKey is what owners are told apart by, whatever they are called: "uid:0". The
+	// agent sets it, and it is never shown; empty means Owner.
+	OwnerKey string
 	// RequestID makes a repeated Apply return the first one's fault; empty: none.
 	RequestID string
 	// Wait is how long to wait for the end of a fault that is in the way; 0 is not at all.
@@ -86,6 +89,14 @@ func (s Spec) TargetName() string {
 		return s.Selector.String()
 	}
 	return s.Target
+}
+
+// Whose is what the owner is told from others by.
+func (s Spec) Whose() string {
+	if s.OwnerKey != "" {
+		return s.OwnerKey
+	}
+	return s.Owner
 }
 
 // Forced reports whether the protection of that name is lifted.

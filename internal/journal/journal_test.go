@@ -54,7 +54,7 @@ func sample(id string) fault.Fault {
 				Delay: time.Millisecond, Jitter: time.Microsecond, Distribution: qdisc.Custom, Samples: "\xff\xfe\x00\x01", Loss: 12.5, Rate: 1e6,
 				Slot: qdisc.Slot{MinDelay: 1, MaxDelay: 2, Samples: "\x80\x00"}, Seed: 1<<63 + 1,
 			},
-			TTL: time.Hour, Owner: "uid 7 (bob)", RequestID: "r\"1\n", Repair: true,
+			TTL: time.Hour, Owner: "uid 7 (bob)", OwnerKey: "uid:7", RequestID: "r\"1\n", Repair: true,
 		},
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"netemd/qdisc"
 )
 
-// party is who asks for a change: an owner, with the token of a hold or 0 for whoever has
+// party is who asks for a change: an owner, by its Whose, with the token of a hold or 0 for whoever has
 // it; or the hold itself.
 type party struct {
 	owner string
@@ -24,14 +24,14 @@ type party struct {
 
 // may reports whether p may change h. The caller holds the lock.
 func (p party) may(h *held) error {
-	if p.hold == nil && h.fault.Spec.Owner != p.owner {
+	if p.hold == nil && h.fault.Spec.Whose() != p.owner {
 		return notYours(h.fault)
 	}
 	return h.checkToken(p.token)
 }
 
-// Change alters a packet fault in place, with one replace. The owner stays. With a token
-// only that hold's fault is changed; 0 is whoever holds it.
+// Change alters a packet fault in place, with one replace, for its owner, by his Whose, who
+// stays that. With a token only that hold's fault is changed; 0 is whoever holds it.
 func (m *Manager) Change(ctx context.Context, id, owner string, token uint64, p qdisc.Patch) (fault.Fault, error) {
 	return m.alter(ctx, id, party{owner: owner, token: token}, "changed", func(f *fault.Fault) error {
 		if f.Spec.Content != nil {
@@ -49,7 +49,7 @@ func (m *Manager) Change(ctx context.Context, id, owner string, token uint64, p 
 	})
 }
 
-// Renew gives a fault ttl from now; 0 means its own TTL.
+// Renew gives a fault ttl from now, for its owner, by his Whose; 0 means its own TTL.
 func (m *Manager) Renew(ctx context.Context, id, owner string, ttl time.Duration) (fault.Fault, error) {
 	return m.renew(ctx, id, party{owner: owner}, ttl)
 }

@@ -25,7 +25,7 @@ func (m *Manager) admit(h *held, w *waiter) error {
 	if m.closed {
 		return errClosed
 	}
-	if err := m.checkRoom(h.fault.Spec.Owner); err != nil {
+	if err := m.checkRoom(h.fault.Spec); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
 	if err := m.inTheWay(h, w); err != nil {
@@ -99,7 +99,7 @@ func (m *Manager) blocker(h *held, w *waiter) (*held, *waiter) {
 // clash reports whether there is a conflict. It is asked far more often than what it is.
 func clash(h, other *held) bool {
 	if sharesSlot(h, other) {
-		return h.fault.Spec.Owner != other.fault.Spec.Owner || conflict(h, other) != nil
+		return h.fault.Spec.Whose() != other.fault.Spec.Whose() || conflict(h, other) != nil
 	}
 	return slices.ContainsFunc(h.slots, func(a slot) bool {
 		return slices.ContainsFunc(other.slots, func(b slot) bool { return meet(a, b) })
@@ -116,7 +116,7 @@ func conflict(h, other *held) error {
 		if err := engineConflict(h, other); err != nil {
 			return err
 		}
-		if other.fault.Spec.Owner != h.fault.Spec.Owner {
+		if other.fault.Spec.Whose() != h.fault.Spec.Whose() {
 			return fmt.Errorf("%w: %s is held by %s with %s; see 'netemctl show %s'", fault.ErrConflict,
 				h.fault.Spec.TargetName(), other.fault.Spec.Owner, describe(other.fault), other.fault.ID)
 		}

@@ -124,8 +124,8 @@ func (m *Manager) forget(ctx context.Context, h *held, state fault.State, by *Ho
 
 // Clear ends the faults that sel names, and returns them. An id that this Manager
 // never gave is an error; one that has ended, and a target or "all" without faults,
-// are not; nor is a device without faults. A fault of another owner can be cleared by
-// root, said by owner "".
+// are not; nor is a device without faults. owner is the Whose of who asks; a fault of
+// another one can be cleared by root, said by owner "".
 func (m *Manager) Clear(ctx context.Context, sel fault.Selector, owner string) ([]fault.Fault, error) {
 	m.mu.Lock()
 	kept := m.kept
@@ -210,7 +210,7 @@ func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, o
 		return fault.Fault{}, err
 	}
 	defer leave()
-	if owner != "" && h.fault.Spec.Owner != owner {
+	if owner != "" && h.fault.Spec.Whose() != owner {
 		if sel.All {
 			return fault.Fault{}, errNotYours
 		}

@@ -42,7 +42,7 @@ func (m *Manager) Hold(ctx context.Context, s fault.Spec, waiting func(conflict 
 	if err != nil || hold != nil {
 		return hold, err
 	}
-	if hold, err = m.takeOver(ctx, f.ID, s.Owner, func(*held) error { return nil }); err != nil {
+	if hold, err = m.takeOver(ctx, f.ID, false, func(*held) error { return nil }); err != nil {
 		return nil, fmt.Errorf("apply: %w", err)
 	}
 	return hold, nil
@@ -50,15 +50,15 @@ func (m *Manager) Hold(ctx context.Context, s fault.Spec, waiting func(conflict 
 
 // Resume takes over a fault whose holder's stream broke, or still stands but is not heard
 // any more. token is the one of the last Hold; the new one has another, and the old one
-// is told and has no rights left. owner is the fault's own, or empty for root. The error
+// is told and has no rights left. owner is the Whose of the fault, or empty for root. The error
 // is fault.ErrConflict, naming the holder, for a token that is not the last one, and
 // ErrUnknownFault for a fault that has ended.
 func (m *Manager) Resume(ctx context.Context, id string, token uint64, owner string) (*Hold, error) {
 	if token == 0 {
 		return nil, &qdisc.FieldError{Field: "token", Value: "0", Want: "the token that the hold was given"}
 	}
-	h, err := m.takeOver(ctx, id, owner, func(h *held) error {
-		if owner != "" && h.fault.Spec.Owner != owner {
+	h, err := m.takeOver(ctx, id, owner == "", func(h *held) error {
+		if owner != "" && h.fault.Spec.Whose() != owner {
 			return notYours(h.fault)
 		}
 		return h.checkToken(token)
@@ -70,8 +70,8 @@ func (m *Manager) Resume(ctx context.Context, id string, token uint64, owner str
 	return h, nil
 }
 
-// takeOver gives a fault a new holder, if may says so.
-func (m *Manager) takeOver(ctx context.Context, id, holder string, may func(*held) error) (*Hold, error) {
+// takeOver gives a fault a new holder, root or its owner, if may says so.
+func (m *Manager) takeOver(ctx context.Context, id string, root bool, may func(*held) error) (*Hold, error) {
 	h, leave, err := m.enterFault(ctx, id)
 	if err != nil {
 		return nil, err
@@ -85,14 +85,14 @@ func (m *Manager) takeOver(ctx context.Context, id, holder string, may func(*hel
 	if m.closed { // it may have been handed over, as one without a holder
 		return nil, errClosing
 	}
-	return m.attach(h, holder), nil
+	if root {
+		return m.attach(h, "root"), nil
+	}
+	return m.attach(h, h.fault.Spec.Owner), nil
 }
 
 // attach makes holder the one who holds h. The caller holds the lock.
 func (m *Manager) attach(h *held, holder string) *Hold {
-	if holder == "" {
-		holder = "root"
-	}
 	m.lastToken++
 	n := &Hold{
 		m: m, id: h.fault.ID, token: m.lastToken, holder: holder, since: time.Now(),

@@ -71,19 +71,19 @@ func (m *Manager) checkWait(wait time.Duration) error {
 }
 
 // checkRoom refuses one fault more than may be held. The caller holds the lock.
-func (m *Manager) checkRoom(owner string) error {
+func (m *Manager) checkRoom(s fault.Spec) error {
 	l := m.cfg.Limits
 	if n := len(m.order); n >= l.Faults {
 		return fault.WithHint(fmt.Errorf("%w: %d faults are held, which is the most (limits.faults)", fault.ErrBusy, n), "'netemctl list' shows them")
 	}
 	mine := 0
 	for _, h := range m.order {
-		if h.fault.Spec.Owner == owner {
+		if h.fault.Spec.Whose() == s.Whose() {
 			mine++
 		}
 	}
 	if mine >= l.PerOwner {
-		return fault.WithHint(fmt.Errorf("%w: %d faults are held by %s, which is the most for one owner (limits.faults_per_owner)", fault.ErrBusy, mine, owner),
+		return fault.WithHint(fmt.Errorf("%w: %d faults are held by %s, which is the most for one owner (limits.faults_per_owner)", fault.ErrBusy, mine, s.Owner),
 			"'netemctl list' shows them")
 	}
 	return nil

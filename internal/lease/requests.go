@@ -29,7 +29,7 @@ const (
 )
 
 // requestKey is what a request is known by: each owner has ids of his own.
-func requestKey(s fault.Spec) string { return s.Owner + "\x00" + s.RequestID }
+func requestKey(s fault.Spec) string { return s.Whose() + "\x00" + s.RequestID }
 
 // claim takes the request id of s for a call, which ends by calling made with the id of
 // the fault that came of it, empty for none. When another call has it, that one's answer
@@ -124,7 +124,8 @@ func (m *Manager) remember(f fault.Fault) {
 	m.requests[key] = r
 }
 
-// fingerprint is the same for two specs that ask for the same, however long they wait.
+// fingerprint is the same for two specs of an owner that ask for the same, however long they
+// wait, and whatever he is called.
 func fingerprint(s fault.Spec) [sha256.Size]byte {
 	packet := "-"
 	if s.Packet != nil {
@@ -138,6 +139,6 @@ func fingerprint(s fault.Spec) [sha256.Size]byte {
 	if s.Content != nil {
 		rule = s.Content.Key()
 	}
-	s.Packet, s.Content, s.Selector, s.SSHConnection, s.Wait = nil, nil, nil, "", 0
+	s.Packet, s.Content, s.Selector, s.SSHConnection, s.Owner, s.OwnerKey, s.Wait = nil, nil, nil, "", "", "", 0
 	return sha256.Sum256(fmt.Appendf(nil, "%+v %s %s %s", s, packet, rule, selector))
 }
