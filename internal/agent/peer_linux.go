@@ -48,9 +48,9 @@ func (p peerInfo) byTLS() bool { return p.commonName != "" || len(p.uris) > 0 }
 
 func (p peerInfo) root() bool { return !p.byTLS() && p.uid == 0 }
 
-// key is what the peer is told from others by, whatever it is called: "uid:0". Of a
+// ownerKey is what the peer is told from others by, whatever it is called: "uid:0". Of a
 // certificate it is the first name, quoted, so that none looks like another.
-func (p peerInfo) key() string {
+func (p peerInfo) ownerKey() string {
 	switch {
 	case p.commonName != "":
 		return "cn:" + strconv.QuoteToASCII(p.commonName)
@@ -202,7 +202,7 @@ func ownerKey(ctx context.Context) string {
 	if !ok {
 		return "unknown"
 	}
-	return info.key()
+	return info.ownerKey()
 }
 
 // clearingOwner is ownerKey, or "" for root, who may clear anybody's fault.

@@ -34,13 +34,13 @@ func TestPeerKeys(t *testing.T) {
 		"the one's text":              certificate(`ci\xff`),
 		"the replacement":             certificate("ci\ufffd"),
 	} {
-		if other, taken := of[p.key()]; taken {
-			t.Errorf("%s and %s have one key: %s", what, other, p.key())
+		if other, taken := of[p.ownerKey()]; taken {
+			t.Errorf("%s and %s have one key: %s", what, other, p.ownerKey())
 		}
-		of[p.key()] = what
+		of[p.ownerKey()] = what
 	}
 	renamed := peerInfo{uid: 7, owner: "uid 7 (robert)"}
-	if of[renamed.key()] != "a user" {
-		t.Errorf("a user that was renamed has the key %s", renamed.key())
+	if of[renamed.ownerKey()] != "a user" {
+		t.Errorf("a user that was renamed has the key %s", renamed.ownerKey())
 	}
 }
