@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/access"
 	"netemd/internal/config"
 	"netemd/internal/fault"
 	"netemd/internal/wire"
@@ -99,6 +100,31 @@ func labUp(ctx context.Context, c netemv1.LabsClient, name string) error {
 		_, err = s.Recv()
 	}
 	return err
+}
+
+// One owner has no more than a quarter of what waits for what comes.
+func TestFollowersAreSharedAmongOwners(t *testing.T) {
+	a := &Agent{cfg: Config{Settings: settings(func(c *config.Config) { c.Limits.Followers = 8 })}}
+	follow := func(uid uint32) (func(), error) {
+		return a.follow(&call{peer: peerInfo{uid: uid, owner: "uid 7 (bob)"}, verb: access.Watch}, &netemv1.WatchRequest{})
+	}
+	var leave []func()
+	for _, uid := range []uint32{7, 7, 8, 8, 9, 9} {
+		l, err := follow(uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, l)
+	}
+	if _, err := follow(7); !errors.Is(err, fault.ErrBusy) || !says(err.Error(), "watch: ", "2 of uid 7 (bob) watch or follow", "a quarter of limits.followers") {
+		t.Errorf("a third of one owner: %v", err)
+	}
+	for _, l := range leave {
+		l()
+	}
+	if _, err := follow(7); err != nil || a.followers.n != 1 || len(a.followers.of) != 1 {
+		t.Errorf("after they left: %v, %d, %v", err, a.followers.n, a.followers.of)
+	}
 }
 
 // As many faults, watchers and probes are held as the configuration says, and the error

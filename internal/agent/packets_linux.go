@@ -17,7 +17,7 @@ func (s faultsServer) Packets(r *netemv1.PacketsRequest, stream grpc.ServerStrea
 		return sendParts(l, func(part content.Log) error { return stream.Send(wire.Packets(part)) })
 	}
 	if r.GetFollow() {
-		return s.a.leases.FollowPackets(stream.Context(), r.GetId(), send)
+		return s.a.leases.FollowPackets(stream.Context(), r.GetId(), ownerKey(stream.Context()), send)
 	}
 	log, _, err := s.a.leases.Packets(stream.Context(), r.GetId())
 	if err != nil {

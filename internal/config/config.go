@@ -77,7 +77,8 @@ type Limits struct {
 	// ProbesPerOwner run at once; default 4, at most 64.
 	ProbesPerOwner int `yaml:"probes_per_owner"`
 	// Followers are the streams that wait for what comes, of all peers: watches and followed
-	// packets; default 64, at most 4096.
+	// packets; default 64, at most 4096. One owner has a quarter of them at most, and of
+	// Waiting.
 	Followers int `yaml:"followers"`
 	// Waiting are the applies that wait for another fault's end; default 64, at most 4096.
 	Waiting int `yaml:"waiting"`

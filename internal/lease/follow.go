@@ -23,8 +23,8 @@ type ContentFollower interface {
 }
 
 const (
-	// MaxFollowers bounds who follows packets at a time, of all faults. Each may have
-	// content.MaxRecords of its own at once.
+	// MaxFollowers bounds who follows packets at a time, of all faults; OwnerShare of them
+	// may be of one owner. Each may have content.MaxRecords of its own at once.
 	MaxFollowers = 16
 	// followEvery is how often a follower looks whether the fault has ended or moved;
 	// records wake it.
@@ -36,9 +36,9 @@ const (
 // FollowPackets calls send with what the rule of a fault did and does, until the fault
 // ends, ctx does, or send fails: each record once, in the order in which they came, and
 // always with the totals so far. What is no longer kept when it is to be sent is counted
-// as skipped. The error is fault.ErrBusy when there are MaxFollowers already, and else as
-// that of Packets.
-func (m *Manager) FollowPackets(ctx context.Context, id string, send func(content.Log) error) error {
+// as skipped. owner is the Whose of who asks. The error is fault.ErrBusy when there are
+// MaxFollowers already, or his share of them, and else as that of Packets.
+func (m *Manager) FollowPackets(ctx context.Context, id, owner string, send func(content.Log) error) error {
 	log, live, err := m.Packets(ctx, id)
 	if err != nil {
 		return err
@@ -50,28 +50,37 @@ func (m *Manager) FollowPackets(ctx context.Context, id string, send func(conten
 	if !ok {
 		return fmt.Errorf("packets: the engine cannot be followed: %w", errors.ErrUnsupported)
 	}
-	if err := m.enterFollower(); err != nil {
+	if err := m.enterFollower(owner); err != nil {
 		return err
 	}
-	defer m.leaveFollower()
+	defer m.leaveFollower(owner)
 	f := follower{m: m, engine: engine, id: id, at: map[string]*followed{}}
 	return f.run(ctx, send)
 }
 
-func (m *Manager) enterFollower() error {
+func (m *Manager) enterFollower(owner string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.followers >= MaxFollowers {
-		return fmt.Errorf("packets: %w: %d follow packets already, and at most %d can at a time", fault.ErrBusy, m.followers, MaxFollowers)
+	all, share := 0, OwnerShare(MaxFollowers)
+	for _, n := range m.followers {
+		all += n
 	}
-	m.followers++
+	switch {
+	case all >= MaxFollowers:
+		return fmt.Errorf("packets: %w: %d follow packets already, and at most %d can at a time", fault.ErrBusy, all, MaxFollowers)
+	case m.followers[owner] >= share:
+		return fmt.Errorf("packets: %w: %d of the same owner follow packets already, and at most %d of one can at a time", fault.ErrBusy, m.followers[owner], share)
+	}
+	m.followers[owner]++
 	return nil
 }
 
-func (m *Manager) leaveFollower() {
+func (m *Manager) leaveFollower(owner string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.followers--
+	if m.followers[owner]--; m.followers[owner] == 0 {
+		delete(m.followers, owner)
+	}
 }
 
 // follower reads the logs of one fault.

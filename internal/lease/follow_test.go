@@ -19,13 +19,14 @@ type following struct {
 	parts []content.Log
 	err   error
 	done  bool
+	owner string
 	// slow is how long it takes for each part.
 	slow time.Duration
 }
 
 func (f *following) start(ctx context.Context, m *Manager, id string) {
 	go func() {
-		f.err = m.FollowPackets(ctx, id, func(l content.Log) error {
+		f.err = m.FollowPackets(ctx, id, f.owner, func(l content.Log) error {
 			time.Sleep(f.slow)
 			f.parts = append(f.parts, l)
 			return nil
@@ -86,8 +87,8 @@ func TestFollow(t *testing.T) {
 		if !slices.Equal(ts, []int64{1, 2, 3, 4}) || skipped != 0 || !f.done || f.err != nil || f.parts[len(f.parts)-1].Chosen != 4 {
 			t.Errorf("to the end %v, skipped %d, done %t: %v", ts, skipped, f.done, f.err)
 		}
-		if m.followers != 0 {
-			t.Errorf("%d follow", m.followers)
+		if len(m.followers) != 0 {
+			t.Errorf("%v follow", m.followers)
 		}
 		// Of one that has ended, what is kept is told at once.
 		var late following
@@ -138,12 +139,19 @@ func TestTooManyFollowers(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		all := make([]following, MaxFollowers)
-		for i := range all {
-			all[i].start(ctx, m, h.ID)
-		}
-		synctest.Wait()
 		nothing := func(content.Log) error { return nil }
-		err = m.FollowPackets(t.Context(), h.ID, nothing)
+		for i := range all {
+			all[i].owner = fmt.Sprint("uid:", i/OwnerShare(MaxFollowers))
+			all[i].start(ctx, m, h.ID)
+			synctest.Wait()
+			if i+1 != OwnerShare(MaxFollowers) {
+				continue
+			}
+			if err := m.FollowPackets(t.Context(), h.ID, "uid:0", nothing); !errors.Is(err, fault.ErrBusy) || !strings.Contains(err.Error(), "at most 4 of one can") {
+				t.Errorf("one more of an owner: %v", err)
+			}
+		}
+		err = m.FollowPackets(t.Context(), h.ID, "last", nothing)
 		if !errors.Is(err, fault.ErrBusy) || !strings.Contains(err.Error(), fmt.Sprintf("at most %d", MaxFollowers)) {
 			t.Errorf("one more: %v", err)
 		}
@@ -151,10 +159,10 @@ func TestTooManyFollowers(t *testing.T) {
 		cancel(gone)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !errors.Is(all[0].err, gone) || m.followers != 0 {
-			t.Errorf("%v, and %d follow", all[0].err, m.followers)
+		if !errors.Is(all[0].err, gone) || len(m.followers) != 0 {
+			t.Errorf("%v, and %v follow", all[0].err, m.followers)
 		}
-		if err := m.FollowPackets(t.Context(), h.ID, func(content.Log) error { return gone }); !errors.Is(err, gone) {
+		if err := m.FollowPackets(t.Context(), h.ID, "", func(content.Log) error { return gone }); !errors.Is(err, gone) {
 			t.Errorf("a reader that fails: %v", err)
 		}
 	})

@@ -19,7 +19,8 @@ const (
 type Limits struct {
 	// Faults are held at once; default MaxFaults. PerOwner are of one owner, default all.
 	Faults, PerOwner int
-	// Waiting are the Applies that wait for another fault's end; default MaxWaiting.
+	// Waiting are the Applies that wait for another fault's end, of one owner OwnerShare of
+	// them; default MaxWaiting.
 	Waiting int
 	// TTL is the time to live of a fault that asks for none, default fault.DefaultTTL or
 	// MaxTTL where that is less; MaxTTL the longest that is allowed, default fault.MaxTTL,
@@ -45,6 +46,14 @@ func (l Limits) normalize() Limits {
 	}
 	l.TTL = min(l.TTL, l.MaxTTL)
 	return l
+}
+
+// OwnerShare is how many of all that there can be of something that is done for somebody,
+// waiting or following, one owner can have: a quarter, so that nobody takes it all, and 1 at
+// least.
+func OwnerShare(all int) int {
+	const owners = 4
+	return max(1, all/owners)
 }
 
 // checkTTL refuses a time to live that is not allowed here.

@@ -88,8 +88,8 @@ type Manager struct {
 	requests map[string]*request // by requestKey
 	settings map[string]settings // of paths, by their lanes
 	ended    []ended             // oldest first
-	// followers are those of packets.
-	followers int
+	// followers counts those of packets, by their owners.
+	followers map[string]int
 	// line are the Applies that wait, in the order in which they came.
 	line []*waiter
 	// restored are the ids of another life that were put back, and what became of them.
@@ -141,7 +141,7 @@ func New(cfg Config) *Manager {
 	m := &Manager{
 		cfg: cfg, events: newBroadcaster(life), prefix: life[:prefixLength], closing: make(chan struct{}),
 		held: map[string]*held{}, requests: map[string]*request{}, settings: map[string]settings{}, lanes: lanes{all: map[string]*lane{}},
-		restored: map[string]bool{},
+		restored: map[string]bool{}, followers: map[string]int{},
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop

@@ -58,12 +58,31 @@ func (m *Manager) standInLine(w *waiter, h *held, conflict error) (due bool, err
 			return false, fault.WithHint(fmt.Errorf("apply: %w: %d wait for the end of a fault, which is the most (limits.waiting): %s",
 				fault.ErrBusy, n, strings.TrimPrefix(conflict.Error(), "apply: ")), "'netemctl list' shows what is held")
 		}
+		if err := m.checkShare(h.fault.Spec, conflict); err != nil {
+			return false, err
+		}
 		m.line = append(m.line, w)
 	}
 	seen := *h // h is its maker's
 	w.h, w.due, w.turn = &seen, false, make(chan struct{})
 	m.callNext() // what was in the way may have ended meanwhile
 	return w.due, nil
+}
+
+// checkShare refuses the owner of s one more place in the line than he may have. The caller
+// holds the lock.
+func (m *Manager) checkShare(s fault.Spec, conflict error) error {
+	mine := 0
+	for _, w := range m.line {
+		if w.h.fault.Spec.Whose() == s.Whose() {
+			mine++
+		}
+	}
+	if mine < OwnerShare(m.cfg.Limits.Waiting) {
+		return nil
+	}
+	return fault.WithHint(fmt.Errorf("apply: %w: %d of %s wait for the end of a fault, which is the most for one owner (a quarter of limits.waiting): %s",
+		fault.ErrBusy, mine, s.Owner, strings.TrimPrefix(conflict.Error(), "apply: ")), "'netemctl list' shows what is held")
 }
 
 // waitedEnough is the conflict as it is now; nil when w has got its turn just now.

@@ -227,6 +227,36 @@ func TestWaitingIsBounded(t *testing.T) {
 	})
 }
 
+// One owner has no more than a quarter of the places, by whatever name.
+func TestWaitingIsSharedAmongOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newHost(t, newFakeEngine(), func(c *Config) { c.Limits.Waiting = 8 })
+		a := &answers{ids: map[string]string{}}
+		a.apply(t, m, "first", by("uid 0", 0, on("80")))
+		seven := func(name string) fault.Spec {
+			s := by(name, time.Minute, on("80"))
+			s.OwnerKey = "uid:7"
+			return s
+		}
+		for i := range 2 {
+			a.apply(t, m, fmt.Sprint("seven ", i), seven("bob"))
+		}
+		_, err := m.Apply(t.Context(), seven("robert"))
+		if !errors.Is(err, fault.ErrBusy) || !strings.Contains(err.Error(), "2 of robert wait for the end of a fault, which is the most for one owner (a quarter of limits.waiting)") {
+			t.Errorf("one too many of an owner: %v", err)
+		}
+		for i := range 6 {
+			a.apply(t, m, fmt.Sprint("other ", i), by(fmt.Sprint("uid ", i/2), time.Minute, on("80")))
+		}
+		if n := m.Waiting(); n != 8 {
+			t.Errorf("%d wait", n)
+		}
+		if OwnerShare(1) != 1 || OwnerShare(7) != 1 || OwnerShare(64) != 16 {
+			t.Error("a share is no quarter, or nothing")
+		}
+	})
+}
+
 func TestLimits(t *testing.T) {
 	m, _ := newHost(t, newFakeEngine(), func(c *Config) {
 		c.Limits = Limits{Faults: 3, PerOwner: 2, TTL: time.Minute, MaxTTL: time.Hour}
