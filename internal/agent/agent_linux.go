@@ -277,4 +277,7 @@ func (a *Agent) serve() {
 	a.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	healthv1.RegisterHealthServer(a.server, a.health)
 	reflection.Register(a.server)
+	if a.tls != nil {
+		go a.tls.watch(a.stopping)
+	}
 }

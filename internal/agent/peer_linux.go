@@ -149,20 +149,20 @@ func (d door) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, er
 		in, err = d.strangers.admit(in, info)
 	}
 	if err != nil {
-		d.refuse(info, err)
-		return nil, nil, err
+		d.refuse(info, err) // before the peer sees its end
+		return nil, nil, errors.Join(err, in.Close())
 	}
 	return in, info, nil
 }
 
-// ask finds out who is at the other end. What it returned with an error has ended.
+// ask finds out who is at the other end.
 func (d door) ask(conn net.Conn) (net.Conn, peerInfo, error) {
 	if uc, ok := conn.(*net.UnixConn); ok {
 		info, err := unixPeer(uc)
 		return conn, info, err
 	}
 	if d.tls == nil {
-		return nil, peerInfo{}, fmt.Errorf("peer credentials: %T is no unix socket", conn)
+		return conn, peerInfo{}, fmt.Errorf("peer credentials: %T is no unix socket", conn)
 	}
 	return d.tls.handshake(conn)
 }

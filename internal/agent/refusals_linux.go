@@ -73,10 +73,10 @@ func (p peerInfo) key() string {
 }
 
 func refusalText(r audit.Record) string {
-	switch {
-	case r.Verb == audit.Refused:
+	switch r.Verb {
+	case audit.Refused:
 		return "more was refused"
-	case r.Verb == verbConnect:
+	case verbConnect:
 		return "a client was refused"
 	}
 	return "call refused"

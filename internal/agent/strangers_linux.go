@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -24,8 +23,7 @@ type strangers struct {
 	n  int
 }
 
-// admit returns the connection, counted until it is closed where its peer may do nothing. It
-// closes one that is refused.
+// admit returns the connection, counted until it is closed where its peer may do nothing.
 func (s *strangers) admit(conn net.Conn, info peerInfo) (net.Conn, error) {
 	if s.policy.Known(info.access()) {
 		return conn, nil
@@ -33,8 +31,7 @@ func (s *strangers) admit(conn net.Conn, info peerInfo) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n >= maxStrangers {
-		err := fmt.Errorf("%w: %s, who may do nothing here, and %d connections of such are open already", fault.ErrDenied, info.owner, s.n)
-		return nil, errors.Join(err, conn.Close())
+		return conn, fmt.Errorf("%w: %s, who may do nothing here, and %d connections of such are open already", fault.ErrDenied, info.owner, s.n)
 	}
 	s.n++
 	return &counted{Conn: conn, done: sync.OnceFunc(func() {

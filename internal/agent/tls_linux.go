@@ -6,17 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 
 	"netemd/internal/config"
@@ -37,85 +33,14 @@ type tlsDoor struct {
 	now  *tls.Config
 	seen string
 	// open are the connections that are let in.
-	open map[net.Conn]Connection
+	open map[net.Conn]admitted
 }
 
-// newTLSDoor reads the files. Later, what they have become is read at the next handshake;
-// where that is of no use, what was there before goes on.
-func newTLSDoor(cfg config.TCP, log *slog.Logger) (*tlsDoor, error) {
-	d := &tlsDoor{cfg: cfg, log: log, open: map[net.Conn]Connection{}}
-	var err error
-	if d.seen, err = d.look(); err == nil {
-		d.now, err = d.load()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("tcp: %w", err)
-	}
-	return d, nil
-}
-
-// look says what the three files are like, so that a change is noticed.
-func (d *tlsDoor) look() (string, error) {
-	var all strings.Builder
-	for _, path := range []string{d.cfg.Certificate, d.cfg.Key, d.cfg.ClientCA} {
-		var st unix.Stat_t
-		if err := unix.Stat(path, &st); err != nil {
-			return "", fmt.Errorf("%s: %w", path, err)
-		}
-		fmt.Fprint(&all, st.Dev, st.Ino, st.Mode, st.Size, st.Mtim, st.Ctim, ";")
-	}
-	return all.String(), nil
-}
-
-func (d *tlsDoor) load() (*tls.Config, error) {
-	st, err := os.Stat(d.cfg.Key)
-	if err != nil {
-		return nil, err
-	}
-	if st.Mode().Perm()&0o007 != 0 {
-		return nil, fmt.Errorf("%s: the key may be read by everybody: %w", d.cfg.Key, fs.ErrPermission)
-	}
-	pair, err := tls.LoadX509KeyPair(d.cfg.Certificate, d.cfg.Key)
-	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", d.cfg.Certificate, d.cfg.Key, err)
-	}
-	text, err := os.ReadFile(d.cfg.ClientCA)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s: has no certificate", d.cfg.ClientCA)
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, NextProtos: []string{"h2"},
-		// A session that goes on would be of the CA that was there when it began.
-		SessionTicketsDisabled: true,
-	}, nil
-}
-
-// config is what a new connection gets: of the files as they are, when they are sound.
-func (d *tlsDoor) config() *tls.Config {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	seen, err := d.look()
-	if err == nil && seen == d.seen {
-		return d.now
-	}
-	if err == nil {
-		var fresh *tls.Config
-		if fresh, err = d.load(); err == nil {
-			d.now, d.seen = fresh, seen
-			d.log.Info("tcp: certificate, key and client CA were read again")
-			return d.now
-		}
-	}
-	if why := "refused: " + seen; d.seen != why { // said once for each state of the files
-		d.log.Error("tcp: the changed certificate, key or client CA is of no use; those from before stay in force", "err", err)
-		d.seen = why
-	}
-	return d.now
+// admitted is who came in by a connection, and by which certificates.
+type admitted struct {
+	Connection
+	owner string
+	chain []*x509.Certificate
 }
 
 // handshake lets a client in, whose connection counts from then on as one by which the
@@ -123,24 +48,40 @@ func (d *tlsDoor) config() *tls.Config {
 func (d *tlsDoor) handshake(conn net.Conn) (net.Conn, peerInfo, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), handshakeTime, errors.New("the client was silent"))
 	defer cancel()
-	c := tls.Server(conn, d.config())
+	cfg := d.config()
+	c := tls.Server(conn, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
-		return nil, peerInfo{address: conn.RemoteAddr().String()}, fmt.Errorf("tls: %w", err)
+		return conn, peerInfo{address: conn.RemoteAddr().String()}, fmt.Errorf("tls: %w", err)
 	}
-	info := certified(c.ConnectionState().PeerCertificates[0])
+	chain := c.ConnectionState().PeerCertificates
+	info := certified(chain[0])
 	info.address = conn.RemoteAddr().String()
-	if !info.byTLS() {
-		err := fmt.Errorf("%w: the client's certificate has neither a subject common name nor a URI", fault.ErrDenied)
-		return nil, info, errors.Join(err, c.Close())
+	if err := d.enter(conn, cfg, info, chain); err != nil {
+		return c, info, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open[conn] = Connection{Local: addrPort(conn.LocalAddr()), Remote: addrPort(conn.RemoteAddr())}
 	return &counted{Conn: c, done: func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(d.open, conn)
 	}}, info, nil
+}
+
+// enter counts the connection of a client who has a name, and who is trusted also by what
+// came during its handshake.
+func (d *tlsDoor) enter(conn net.Conn, cfg *tls.Config, info peerInfo, chain []*x509.Certificate) error {
+	if !info.byTLS() {
+		return fmt.Errorf("%w: the client's certificate has neither a subject common name nor a URI", fault.ErrDenied)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cfg != d.now {
+		if err := trusted(d.now, chain); err != nil {
+			return fmt.Errorf("tls: %w", err)
+		}
+	}
+	at := Connection{Local: addrPort(conn.LocalAddr()), Remote: addrPort(conn.RemoteAddr())}
+	d.open[conn] = admitted{Connection: at, owner: info.owner, chain: chain}
+	return nil
 }
 
 // connections are those that are let in.
@@ -149,7 +90,7 @@ func (d *tlsDoor) connections() []Connection {
 	defer d.mu.Unlock()
 	all := make([]Connection, 0, len(d.open))
 	for _, c := range d.open {
-		all = append(all, c)
+		all = append(all, c.Connection)
 	}
 	return all
 }

@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -263,6 +265,68 @@ func TestReload(t *testing.T) {
 	}
 	if !says(log.String(), "were read again") {
 		t.Error("the log does not say that they were read again")
+	}
+}
+
+// Who came in by an authority that is trusted no more is cut off, without another client to
+// notice it; whom the new ones have signed, too, goes on by the same connection.
+func TestReloadCutsOff(t *testing.T) {
+	old, stays := testca.New(t), testca.New(t)
+	log := &logged{}
+	agent, local, address := tcp(t, old, func(c *Config) {
+		c.Log = log.logger()
+		c.Settings.Allow = []access.Rule{{Certificates: []string{"*"}, Verbs: []access.Verb{access.All}, Targets: []string{"*"}}}
+		c.Settings.TCP.ClientCA = filepath.Join(t.TempDir(), "both.pem")
+		trust(t, c.Settings.TCP.ClientCA, old, stays)
+	})
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	gone, err := open(t, old, address, old.Client(t, "gone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := held(a)
+	spec.TTL = 3 * time.Second // and no longer than that is the grace
+	if _, err := gone.Hold(t.Context(), spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	before := agent.tls.connections()
+	kept, err := open(t, old, address, stays.Client(t, "kept")) // old signed the agent's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keeps Connection
+	for _, c := range agent.tls.connections() {
+		if !slices.Contains(before, c) {
+			keeps = c
+		}
+	}
+	trust(t, agent.cfg.Settings.TCP.ClientCA, stays)
+	eventually(t, "the connection of the old authority is cut off", func() bool {
+		open := agent.tls.connections()
+		return len(open) == 1 && open[0] == keeps
+	})
+	if _, err := kept.List(t.Context()); err != nil {
+		t.Errorf("a client of an authority that stays: %v", err)
+	}
+	if _, err := gone.List(t.Context()); err == nil {
+		t.Error("a client of an authority that is trusted no more was answered")
+	}
+	none(t, local) // what it held ends in its grace
+	if !says(log.String(), "a client was cut off", "certificate CN gone", "unknown authority") {
+		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// trust writes the authorities into a file.
+func trust(t *testing.T, path string, cas ...*testca.CA) {
+	t.Helper()
+	var text []byte
+	for _, ca := range cas {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Cert.Raw})...)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
