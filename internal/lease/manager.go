@@ -176,21 +176,28 @@ func (m *Manager) make(ctx context.Context, s fault.Spec, hold bool, waiting fun
 	if ok || err != nil {
 		return f, nil, err
 	}
-	defer func() { made(f.ID) }()
+	var h *held
+	defer func() {
+		id := f.ID
+		if id == "" && err == nil { // an engine panicked, and the fault stands
+			id = m.admitted(h)
+		}
+		made(id)
+	}()
 	w := &waiter{began: time.Now(), patient: s.Wait > 0}
 	defer m.leaveLine(w)
 	for {
-		h := &held{fault: fault.Fault{Spec: s, State: fault.Active}}
-		err = m.apply(ctx, h, w, hold)
-		if err == nil {
+		h = &held{fault: fault.Fault{Spec: s, State: fault.Active}}
+		failed := m.apply(ctx, h, w, hold)
+		if failed == nil {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return h.fault, h.hold, nil
 		}
-		if _, inTheWay := errors.AsType[obstacle](err); !inTheWay || !w.patient {
-			return fault.Fault{}, nil, err
+		if _, inTheWay := errors.AsType[obstacle](failed); !inTheWay || !w.patient {
+			return fault.Fault{}, nil, failed
 		}
-		if err := m.wait(ctx, w, h, err, waiting); err != nil {
+		if err := m.wait(ctx, w, h, failed, waiting); err != nil {
 			return fault.Fault{}, nil, err
 		}
 	}

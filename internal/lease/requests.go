@@ -32,7 +32,7 @@ const (
 func requestKey(s fault.Spec) string { return s.Whose() + "\x00" + s.RequestID }
 
 // claim takes the request id of s for a call, which ends by calling made with the id of
-// the fault that came of it, empty for none. When another call has it, that one's answer
+// the fault that came of it, whole or not, empty for none. When another call has it, that one's answer
 // is found, waited for as long as ctx lasts; when it failed, the id is free again. Another
 // request under the same id is refused at once, with a *qdisc.FieldError.
 func (m *Manager) claim(ctx context.Context, s fault.Spec) (f fault.Fault, found bool, made func(id string), err error) {
@@ -82,7 +82,20 @@ func (m *Manager) replay(id string, r *request) (fault.Fault, error) {
 	if h == nil {
 		return fault.Fault{}, fmt.Errorf("apply: request id %q made fault %s, which has ended", id, r.fault)
 	}
+	if !h.whole {
+		return fault.Fault{}, fmt.Errorf("apply: request id %q made fault %s, and the agent failed before it was whole; 'netemctl clear %s' ends it", id, r.fault, r.fault)
+	}
 	return h.fault, nil
+}
+
+// admitted is the id of h where it stands in the books.
+func (m *Manager) admitted(h *held) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h == nil || m.held[h.fault.ID] != h {
+		return ""
+	}
+	return h.fault.ID
 }
 
 // forgetRequests forgets those whose fault ended long ago, and makes room for one more

@@ -32,6 +32,55 @@ func TestRepeatedRequestMakesOneFault(t *testing.T) {
 	}
 }
 
+// Where an engine panics the fault stands, and its request id is taken: whoever repeats the
+// request makes no second one, and is told how to end the first.
+func TestRequestOfAPanic(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { testRequestOfAPanic(t, waits) })
+	}
+}
+
+func testRequestOfAPanic(t *testing.T, waits bool) {
+	t.Helper()
+	e := newFakeEngine()
+	m, _ := newHost(t, e, nil)
+	s := with(on("80"), func(s *fault.Spec) { s.RequestID, s.Wait = "r1", time.Minute })
+	if waits {
+		if _, err := m.Apply(t.Context(), by("uid 7", 0, on("80"))); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() { _, _ = m.Clear(t.Context(), fault.Selector{All: true}, "") })
+	}
+	e.failSets(func(target.Place, qdisc.Netem) error { panic("broken") })
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = m.Apply(t.Context(), s)
+	}()
+	e.failSets(nil)
+	all := m.List(t.Context())
+	if len(all) != 1 {
+		t.Fatalf("held: %+v", all)
+	}
+	id := all[0].ID
+	again := fmt.Sprintf("request id \"r1\" made fault %s, and the agent failed before it was whole; 'netemctl clear %s' ends it", id, id)
+	if f, err := m.Apply(t.Context(), s); err == nil || !strings.Contains(err.Error(), again) {
+		t.Errorf("once more: %+v, %v", f, err)
+	}
+	if h, err := m.Hold(t.Context(), s, nil); err == nil || !strings.Contains(err.Error(), again) {
+		t.Errorf("held once more: %+v, %v", h, err)
+	}
+	if _, err := m.Clear(t.Context(), fault.Selector{ID: id}, "uid 0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Apply(t.Context(), s); err == nil || !strings.Contains(err.Error(), "which has ended") {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
 // A request id is held from the beginning of a call: its twin gets the answer of the
 // first, whatever becomes of that, and another request is refused without waiting.
 func TestRequestsAtTheSameTime(t *testing.T) {
