@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,26 @@ func busy(pid int) bool {
 
 // stopped reports whether the process was stopped, as by SIGSTOP.
 func stopped(pid int) bool { return strings.ContainsAny(threads(pid), "Tt") }
+
+// switches is how often all threads of a process gave up the CPU (proc(5)): the states of
+// threads that hand the work from one to the other are read one after the other, and can
+// all be those of waiting ones.
+func switches(pid int) (n uint64) {
+	if pid == 0 {
+		return 0
+	}
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, f := range files {
+		status, _ := os.ReadFile(f) // a thread that has ended has none
+		for line := range strings.Lines(string(status)) {
+			if kind, count, ok := strings.Cut(line, ":"); ok && strings.HasSuffix(kind, "voluntary_ctxt_switches") {
+				k, _ := strconv.ParseUint(strings.TrimSpace(count), 10, 64)
+				n += k
+			}
+		}
+	}
+	return n
+}
 
 // threads are the states of all threads of a process, one letter each (proc(5)); empty
 // when they cannot be read.

@@ -20,7 +20,7 @@ const (
 	beatEvery = 250 * time.Millisecond
 	// beatsMissed beats without an answer are silence: 1.5 s.
 	beatsMissed = 6
-	// beatsBusy is the same for an agent that has not got the CPU: 10 s.
+	// beatsBusy is the same for an agent that works, or waits for the CPU: 10 s.
 	beatsBusy = 40
 )
 
@@ -80,6 +80,7 @@ func (p *pulse) beats(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asked chan struct{} // closed by the answer
 	missed, silent := 0, false
+	var activity uint64 // of the agent's process at the last beat
 	defer func() {
 		cancel()
 		if asked != nil {
@@ -109,7 +110,9 @@ func (p *pulse) beats(ctx context.Context) {
 			continue
 		default:
 		}
-		if missed++; silent || missed < beatsMissed || missed < beatsBusy && busy(int(p.peer.Load())) {
+		pid, before := int(p.peer.Load()), activity
+		activity = switches(pid)
+		if missed++; silent || missed < beatsMissed || missed < beatsBusy && (activity != before || busy(pid)) {
 			continue
 		}
 		silent = true
