@@ -114,6 +114,7 @@ func TestRefused(t *testing.T) {
 		"allow: [{users: [a], verbs: [fly]}]":                `allow[0].verbs "fly": want apply`,
 		"allow: [{verbs: [list]}]":                           "allow[0]: want users, groups or certificates",
 		"a: &x 1\nb: *x":                                     "line 1: want no anchors",
+		"allow:\n- users: !0000\n  x":                        "line 2: want no tags",
 		"repair: true\n---\nrepair: false":                   "several documents",
 		"repair: true\x00":                                   "line 1: a NUL byte",
 		"socket: [":                                          "line 1: ",

@@ -55,7 +55,7 @@ func Load(path string) (Config, error) {
 
 // Parse reads a configuration over Default, and validates it. Unknown and repeated keys
 // are refused, and so is what would make one file mean several: further documents,
-// anchors and aliases.
+// anchors, aliases and tags.
 func Parse(text []byte) (Config, error) {
 	if len(text) > MaxSize {
 		return Config{}, fmt.Errorf("larger than %d bytes", MaxSize)
@@ -116,7 +116,8 @@ func plain(text []byte) error {
 	return nil
 }
 
-// simple refuses a file with several documents, anchors or aliases.
+// simple refuses a file with several documents, anchors, aliases or tags; of a list with a
+// tag the library makes a nil pointer.
 func simple(file *ast.File) error {
 	if len(file.Docs) > 1 {
 		return errors.New("several documents, want one")
@@ -127,11 +128,15 @@ func simple(file *ast.File) error {
 			continue
 		}
 		ast.Walk(visit(func(n ast.Node) {
+			want := ""
 			switch n.(type) {
 			case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-				if refused == nil {
-					refused = fmt.Errorf("line %d: want no anchors, aliases and merged keys: each value stands where it is used", n.GetToken().Position.Line)
-				}
+				want = "no anchors, aliases and merged keys: each value stands where it is used"
+			case *ast.TagNode:
+				want = "no tags: what kind of value a key has is known"
+			}
+			if want != "" && refused == nil {
+				refused = fmt.Errorf("line %d: want %s", n.GetToken().Position.Line, want)
 			}
 		}), d.Body)
 	}
