@@ -18,16 +18,18 @@ import (
 // fails the package when they left goroutines, descriptors or named network
 // namespaces. A package whose tests start children calls child.Run before it.
 // ignore excuses goroutines that a library never ends.
-func Main(m *testing.M, ignore ...goleak.Option) {
+func Main(m *testing.M, ignore ...goleak.Option) { os.Exit(Run(m, ignore...)) }
+
+// Run is Main for who has something to do behind it: it returns what to exit with.
+func Run(m *testing.M, ignore ...goleak.Option) (code int) {
 	before := snapshot()
-	code := m.Run()
-	if code == 0 { // a failed test has said enough
+	if code = m.Run(); code == 0 { // a failed test has said enough
 		if err := before.leaks(ignore); err != nil {
 			fmt.Fprintf(os.Stderr, "the tests left something behind:\n%v\n", err)
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // patience is how long what was closed last may take to be gone.

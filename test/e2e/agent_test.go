@@ -37,11 +37,17 @@ type home struct {
 	hosts string
 	// env is added to the environment.
 	env []string
+	// program is the netemd to run, if not the one beside netemctl.
+	program string
 }
 
 // command is netemd's command line there.
 func (h home) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(bin, "netemd"), args...)
+	program := h.program
+	if program == "" {
+		program = filepath.Join(bin, "netemd")
+	}
+	cmd := exec.Command(program, args...)
 	if h.hosts != "" {
 		// What others mount, such as namespaces, still arrives in this mount namespace.
 		cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "slave", "sh", "-c",

@@ -13,6 +13,9 @@ import (
 // bin is the folder with the two programs.
 var bin string
 
+// fragile is the folder, in bin, with a netemd that has failpoints.
+const fragile = "failpoints"
+
 func TestMain(m *testing.M) {
 	dir, cleanup, err := programs()
 	if err != nil {
@@ -20,8 +23,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	bin = dir
-	defer cleanup()
-	testenv.Main(m)
+	code := testenv.Run(m)
+	cleanup() // no deferred call is made behind an exit
+	os.Exit(code)
 }
 
 // programs takes the two programs that lie beside the test program, or builds

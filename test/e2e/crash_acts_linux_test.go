@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/content"
+	"netemd/internal/fault"
+	"netemd/internal/match"
+	"netemd/internal/wire"
+	"netemd/namespaces"
+	"netemd/qdisc"
+)
+
+// play is one life of an agent: what clients do to it until it is killed. Errors are not
+// told, since after the kill there is nothing else; err is the first.
+type play struct {
+	*victim
+	g      *ground
+	engine fault.Engine
+	err    error
+}
+
+// act is a play for the steps whose names begin with one of its passes.
+type act struct {
+	name   string
+	passes []string
+	// slow says that it takes longer than some seconds.
+	slow bool
+	// args are for netemd, and earlier what another life of it does before, of which
+	// nothing is killed.
+	args    []string
+	earlier func(*play)
+	run     func(*play)
+}
+
+var acts = []act{
+	{name: "faults", passes: []string{"lease.apply.", "lease.change.", "lease.clear."}, run: (*play).faults},
+	{name: "expire", passes: []string{"lease.expire."}, run: (*play).expire},
+	{name: "undo", passes: []string{"lease.undo."}, run: (*play).undo},
+	{name: "hold", passes: []string{"lease.hold."}, run: (*play).hold},
+	{name: "follow", passes: []string{"lease.follow."}, slow: true, run: (*play).follow},
+	{name: "repair", passes: []string{"lease.repair."}, run: (*play).repair},
+	{name: "keep", passes: []string{"lease.keep."}, args: []string{"--keep"}, run: (*play).keep},
+	{name: "restore", passes: []string{"lease.restore."}, args: []string{"--keep"}, earlier: (*play).keep, run: func(*play) {}},
+}
+
+// actOf is the act in which a step is passed.
+func actOf(step string) (act, bool) {
+	for _, a := range acts {
+		for _, p := range a.passes {
+			if strings.HasPrefix(step, p) {
+				return a, true
+			}
+		}
+	}
+	return act{}, false
+}
+
+// apply makes a fault and returns its id.
+func (p *play) apply(s fault.Spec) string {
+	if s.Engine == "" {
+		s.Engine = p.engine
+	}
+	f, err := p.client.Apply(p.ctx(), s)
+	p.note(err)
+	return f.ID
+}
+
+func (p *play) clear(id string) {
+	_, err := p.client.Clear(p.ctx(), fault.Selector{ID: id})
+	p.note(err)
+}
+
+func (p *play) note(err error) {
+	if p.err == nil && !p.dead() {
+		p.err = err
+	}
+}
+
+// faults makes, changes, renews and clears impairments and rules: both hooks, a queue,
+// offload, beside the filters and the programs of others.
+func (p *play) faults() {
+	peer := thereFour.String()
+	first := p.apply(p.g.at("v0", fault.Spec{Packet: lossOf(30), Direction: fault.Both, Offload: fault.OffloadOff}, peer))
+	second := p.apply(p.g.at("w0", fault.Spec{Packet: delayOf(20 * time.Millisecond), Direction: fault.Both}))
+	third := p.apply(p.g.at("t0", fault.Spec{Packet: lossOf(10)}))
+	rule := p.apply(p.g.at("v0", fault.Spec{Content: &content.Rule{Kind: content.SYN, Count: 1}, Engine: fault.EBPF}, thereOther.String()))
+	held := p.apply(p.g.at("w0", fault.Spec{
+		Content: &content.Rule{Kind: content.Data, N: 1, PerConnection: true, Hold: 50 * time.Millisecond}, Engine: fault.EBPF,
+	}))
+	delay, loss := 10*time.Millisecond, qdisc.Percent(5)
+	_, err := p.client.Change(p.ctx(), first, qdisc.Patch{Delay: &delay})
+	p.note(err)
+	_, err = p.client.Change(p.ctx(), second, qdisc.Patch{Loss: &loss})
+	p.note(err)
+	_, err = p.client.Renew(p.ctx(), second, 0)
+	p.note(err)
+	for _, id := range []string{first, rule, second, held, third} {
+		p.clear(id)
+	}
+}
+
+// expire lets the time of faults run out.
+func (p *play) expire() {
+	p.apply(p.g.at("w0", fault.Spec{Packet: lossOf(50), TTL: time.Second}))
+	p.apply(p.g.at("v0", fault.Spec{Packet: delayOf(10 * time.Millisecond), Direction: fault.Both, Offload: fault.OffloadOff, TTL: time.Second}))
+	p.within(10 * time.Second)
+}
+
+// undo asks for what is refused half-way: a queue on a device without Ethernet's header,
+// a second place in a block of filters.
+func (p *play) undo() {
+	s := p.g.at("t0", fault.Spec{Packet: delayOf(time.Millisecond), Offload: fault.OffloadOff})
+	if p.engine == fault.Netem {
+		s = p.g.at("b0", fault.Spec{Packet: delayOf(time.Millisecond), Direction: fault.Both, Offload: fault.OffloadOff})
+	}
+	p.apply(s)
+}
+
+// hold has clients that hold faults: one that releases, one whose fault another takes
+// over, and one that goes away.
+func (p *play) hold() {
+	s := p.g.at("w0", fault.Spec{Packet: lossOf(20), Engine: p.engine})
+	h, err := p.client.Hold(p.ctx(), s, nil)
+	if err != nil {
+		p.note(err)
+		return
+	}
+	p.note(p.takeOver(h.Fault()))
+	_, _ = h.Release(p.ctx()) // the other one has it
+	if h, err = p.client.Hold(p.ctx(), s, nil); err != nil {
+		p.note(err)
+		return
+	}
+	_, err = h.Release(p.ctx())
+	p.note(err)
+}
+
+// takeOver resumes the hold of another client, and goes away.
+func (p *play) takeOver(f fault.Fault) error {
+	conn, err := grpc.NewClient("unix://"+filepath.Join(p.stateDir, "netemd.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	stream, err := netemv1.NewFaultsClient(conn).Hold(p.ctx())
+	if err == nil {
+		if err = stream.Send(wire.HoldResume(f.ID, f.Token)); err == nil {
+			_, err = stream.Recv()
+		}
+	}
+	_ = conn.Close()
+	for end := time.Now().Add(5 * time.Second); err == nil && time.Now().Before(end) && !p.dead(); time.Sleep(10 * time.Millisecond) {
+		if all, err := p.client.List(p.ctx()); err == nil && len(all) == 0 {
+			break
+		}
+	}
+	return err
+}
+
+// follow moves the addresses of a host name, of a fault that moves in one step and of one
+// that does not.
+func (p *play) follow() {
+	p.apply(p.g.at("w0", fault.Spec{Packet: lossOf(20)}, "db.example"))
+	p.apply(p.g.at("v0", fault.Spec{Content: &content.Rule{Kind: content.SYN}, Engine: fault.EBPF}, "db.example"))
+	p.note(os.WriteFile(p.home.hosts, []byte("127.0.0.1 localhost\n10.81.0.9 db.example\n"), 0o644))
+	p.within(30 * time.Second)
+}
+
+// repair takes away what is in force, and changes it.
+func (p *play) repair() {
+	p.apply(p.g.at("w0", fault.Spec{Packet: lossOf(20), Repair: true}))
+	p.note(p.g.take("w0", p.stateDir))
+	p.within(10 * time.Second)
+}
+
+// take takes netemd's program away from a device's egress, at tcx or by its filter.
+func (g *ground) take(device, _ string) error {
+	return namespaces.Do(g.t.Context(), g.here, func() error {
+		l, err := netlink.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+		if err != nil {
+			return err
+		}
+		for _, p := range found.Programs {
+			id, ok := p.LinkID()
+			if name, err := match.ProgramName(p.ID); !ok || err != nil || !match.Ours(name) {
+				continue
+			}
+			l, err := link.NewFromID(id)
+			if err == nil {
+				err = l.Detach()
+				_ = l.Close()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// keep hands faults over to the next life.
+func (p *play) keep() {
+	p.apply(p.g.at("v0", fault.Spec{Packet: lossOf(20), Direction: fault.Both, Offload: fault.OffloadOff}, thereFour.String()))
+	p.apply(p.g.at("w0", fault.Spec{Packet: delayOf(10 * time.Millisecond)}))
+	p.term()
+}

@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"netemd/internal/failpoint"
+	"netemd/internal/fault"
+)
+
+// TestCrash kills an agent at every one of its steps, and looks at what is left after the
+// next start, or a cleanup: nothing.
+func TestCrash(t *testing.T) {
+	grounds := make(chan *ground, crashers())
+	for range cap(grounds) {
+		grounds <- prepare(t)
+	}
+	before := objects()
+	for _, name := range engines() {
+		t.Run(name, func(t *testing.T) {
+			for i, step := range steps() {
+				t.Run(step, func(t *testing.T) {
+					t.Parallel()
+					g := <-grounds
+					defer func() { grounds <- g }()
+					mine := g.of(t)
+					crash(t, mine, fault.Engine(name), step, i%2 == 0)
+					g.before = mine.before
+				})
+			}
+		})
+	}
+	unheld(t, before)
+}
+
+// steps are those at which agents are killed: all, or in the short run a few of them that
+// are reached soon.
+func steps() []string {
+	all := failpoint.Names()
+	if long() {
+		return all
+	}
+	some := all[:0]
+	for i, step := range all {
+		if a, _ := actOf(step); i%5 == 0 && !a.slow {
+			some = append(some, step)
+		}
+	}
+	return some
+}
+
+// crashers is how many agents are killed at a time: they wait more than they work.
+func crashers() int {
+	if slow() {
+		return 1
+	}
+	return 3
+}
+
+// crash is one life that ends at a step, and what comes after it.
+func crash(t *testing.T, g *ground, engine fault.Engine, step string, restart bool) {
+	a, ok := actOf(step)
+	if !ok {
+		t.Fatal("no act passes this step")
+	}
+	dir, err := fragileProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n10.81.0.2 db.example\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := &play{victim: newVictim(t, home{hosts: hosts, program: filepath.Join(dir, "netemd")}), g: g, engine: engine}
+	if a.earlier != nil {
+		p.start("", a.args...)
+		a.earlier(p)
+	}
+	if p.start(step, a.args...); !p.dead() {
+		a.run(p)
+	}
+	if !p.within(5 * time.Second) {
+		p.kill()
+		t.Fatalf("the step was not reached (%v); netemd said:\n%s", p.err, p.said())
+	}
+	if !p.victim.killed() {
+		t.Fatalf("netemd ended by itself (%v); it said:\n%s", p.err, p.said())
+	}
+	p.recover(restart)
+	g.same(t, "the devices are", p.victim)
+}
+
+// same checks that all is as it was before the victim.
+func (g *ground) same(t *testing.T, what string, v *victim) {
+	t.Helper()
+	var now string
+	var left []string
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		now, left = g.dump(), remains(v.stateDir, v.labs)
+		if now == g.before && len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			break
+		}
+	}
+	t.Logf("netemd said:\n%s", v.said())
+	if diff := cmp.Diff(g.before, now); diff != "" {
+		t.Errorf("%s not as before (-before +after):\n%s", what, diff)
+		g.before = now // the next one is to be judged by itself
+	}
+	for _, l := range left {
+		t.Errorf("left: %s", l)
+	}
+}
+
+// unheld checks that no program or map of netemd's is left that nobody holds. The kernel
+// takes its time with the last of them.
+func unheld(t *testing.T, before []string) {
+	t.Helper()
+	var left []string
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		left = slices.DeleteFunc(objects(), func(o string) bool { return slices.Contains(before, o) })
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			break
+		}
+	}
+	t.Errorf("in the kernel, and held by nobody: %q", left)
+}
