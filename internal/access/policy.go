@@ -229,8 +229,11 @@ func wanted(peer Peer, v Verb, target string) string {
 	}
 	targets := ""
 	if slices.Contains(targeted, v) {
-		if target == "" {
+		switch target {
+		case "":
 			target = "NAME"
+		case Unknown:
+			target = Anything
 		}
 		targets = fmt.Sprintf(", targets: [%q]", target)
 	}

@@ -125,6 +125,9 @@ func TestDenialExplains(t *testing.T) {
 	if hint := fault.HintOf(err); !strings.HasSuffix(hint, `- {users: ["7"], verbs: [apply], targets: ["dev:eth0"]}`) {
 		t.Errorf("hint %q", hint)
 	}
+	if hint := fault.HintOf(p.Allow(Peer{UID: 7, Owner: "uid 7"}, Packets, Unknown)); !strings.HasSuffix(hint, `verbs: [packets], targets: ["*"]}`) {
+		t.Errorf("of what is no longer known: hint %q", hint)
+	}
 	if err := policy(t).Allow(Peer{Certificate: true, CommonName: "ci", Owner: "certificate CN ci"}, List, ""); err == nil ||
 		!strings.HasSuffix(fault.HintOf(err), `- {certificates: ["ci"], verbs: [list]}`) || !strings.Contains(err.Error(), "no rule") {
 		t.Errorf("%v, hint %q", err, fault.HintOf(err))

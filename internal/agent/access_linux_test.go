@@ -12,7 +12,9 @@ import (
 	"netemd/internal/access"
 	"netemd/internal/audit"
 	"netemd/internal/config"
+	"netemd/internal/content"
 	"netemd/internal/fault"
+	"netemd/internal/target"
 	"netemd/namespaces"
 	"netemd/qdisc"
 )
@@ -116,6 +118,38 @@ func TestRules(t *testing.T) {
 	left, err := c.List(t.Context())
 	if err != nil || len(left) != 1 || left[0].ID != foreign.ID {
 		t.Errorf("left after clear --all of a user: %+v, %v, want fault %s of root", left, err, foreign.ID)
+	}
+}
+
+// The packets of a fault that has ended are shown to whom they were shown before.
+func TestPacketsOfAnEndedFault(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	dir := reachable(t)
+	_, c := serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) {
+		c.Socket.Mode = 0o666
+		c.Allow = []access.Rule{
+			{Users: []string{"4343"}, Verbs: []access.Verb{access.Packets}, Targets: []string{"dev:v0@" + a}},
+			{Users: []string{"4344"}, Verbs: []access.Verb{access.Packets}, Targets: []string{"dev:v1@*"}},
+		}
+	})})
+	f := apply(t, c, fault.Spec{
+		Content:  &content.Rule{Kind: content.SYN, Count: 1},
+		Selector: &target.Selector{Namespace: a, Device: "v0", Protocol: 6, PeerPorts: []target.Ports{port(5011)}},
+	})
+	for _, when := range []string{"held", "ended"} {
+		for uid, want := range map[uint32]int{4343: 0, 4344: 7} {
+			code, said := netemctl(t, uid, nil, "--socket", filepath.Join(dir, "netemd.sock"), "packets", f.ID)
+			if code != want || want == 7 && !strings.Contains(said, "may not packets on dev:v0@"+a) {
+				t.Errorf("%s, uid %d: exit code %d, want %d: %s", when, uid, code, want, said)
+			}
+		}
+		if when == "ended" {
+			break
+		}
+		if _, err := c.Clear(t.Context(), fault.Selector{ID: f.ID}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -39,26 +39,26 @@ var changes = map[access.Verb]bool{
 
 // authorize returns nil when the caller may do what the request asks for, and notes in c
 // what that is.
-func (a *Agent) authorize(ctx context.Context, c *call, req proto.Message) error {
-	c.target, c.faults = a.aimOf(ctx, c, req)
+func (a *Agent) authorize(c *call, req proto.Message) error {
+	c.target, c.faults = a.aimOf(c, req)
 	switch {
 	case c.verb == access.List:
 		c.target = "" // what reads is about everything
 	case c.verb == access.Packets && c.target == "" && !a.policy.Unrestricted(c.peer.access()):
-		c.target = access.Unknown // the records of an ended fault are still kept
+		c.target = access.Unknown // nobody may see what was anybody's
 	}
 	return a.policy.Allow(c.peer.access(), c.verb, c.target)
 }
 
 // aimOf is what a request is aimed at, as rules name it, and the faults that it names.
 // Both are empty where it is about none, or about all; the handlers look at each then.
-func (a *Agent) aimOf(ctx context.Context, c *call, req proto.Message) (aim string, faults []string) {
+func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) {
 	switch r := req.(type) {
 	case *netemv1.ApplyRequest:
 		return specAim(r.GetSpec()), nil
 	case *netemv1.HoldRequest:
 		if id := r.GetResume().GetId(); id != "" {
-			return a.faultAim(ctx, c, id), []string{id}
+			return a.faultAim(c, id), []string{id}
 		}
 		return specAim(r.GetApply().GetSpec()), nil
 	case *netemv1.ClearRequest:
@@ -66,7 +66,7 @@ func (a *Agent) aimOf(ctx context.Context, c *call, req proto.Message) (aim stri
 			return access.Device + (target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}).Name(), nil
 		}
 		if r.GetId() != "" {
-			return a.faultAim(ctx, c, r.GetId()), []string{r.GetId()}
+			return a.faultAim(c, r.GetId()), []string{r.GetId()}
 		}
 		return r.GetTarget(), nil
 	case *netemv1.ProbeRequest:
@@ -74,7 +74,7 @@ func (a *Agent) aimOf(ctx context.Context, c *call, req proto.Message) (aim stri
 	case *netemv1.AddTargetRequest:
 		return r.GetTarget().GetName(), nil
 	case interface{ GetId() string }: // Change, Renew, Get, Verify, Packets
-		return a.faultAim(ctx, c, r.GetId()), []string{r.GetId()}
+		return a.faultAim(c, r.GetId()), []string{r.GetId()}
 	case interface{ GetName() string }: // of a target or a lab
 		return r.GetName(), nil
 	}
@@ -88,17 +88,15 @@ func specAim(s *netemv1.FaultSpec) string {
 	return s.GetTarget()
 }
 
-// faultAim is what a held fault is aimed at; empty for one that is not held, of which the
-// handler says so. It is looked for only where it makes a difference.
-func (a *Agent) faultAim(ctx context.Context, c *call, id string) string {
+// faultAim is what a fault is aimed at that is held, or of which something is still kept;
+// empty for any other, of which the handler says so. It is looked for only where it makes a
+// difference.
+func (a *Agent) faultAim(c *call, id string) string {
 	if a.policy.Unrestricted(c.peer.access()) && a.audit == nil {
 		return ""
 	}
-	f, err := a.leases.Get(ctx, id)
-	if err != nil {
-		return ""
-	}
-	return aimOfFault(f.Spec)
+	aim, _ := a.leases.AimOf(id)
+	return aimOfFault(aim)
 }
 
 // mayClear reports whether the caller of a call may clear a fault aimed there; the calls

@@ -74,7 +74,7 @@ func (a *Agent) mayBegin(ctx context.Context, c *call, req any) error {
 	if err := checkTexts(m); err != nil {
 		return err
 	}
-	return a.authorize(ctx, c, m)
+	return a.authorize(c, m)
 }
 
 // foreign lets everybody ask for the health, and for the description of the API over the

@@ -75,8 +75,29 @@ const (
 // ended is what a rule did that is no longer held.
 type ended struct {
 	id  string
+	aim fault.Spec
 	log content.Log
 	at  time.Time
+}
+
+// AimOf returns what a fault is aimed at and whose it is: Target, Selector, Owner and OwnerKey
+// of its Spec. Of those that have ended it knows the ones of which Packets has something to
+// tell. The kernel is not asked.
+func (m *Manager) AimOf(id string) (aim fault.Spec, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.held[id]; h != nil {
+		return aimOf(h.fault.Spec), true
+	}
+	m.forgetEnded()
+	if i := slices.IndexFunc(m.ended, func(e ended) bool { return e.id == id }); i >= 0 {
+		return m.ended[i].aim, true
+	}
+	return fault.Spec{}, false
+}
+
+func aimOf(s fault.Spec) fault.Spec {
+	return fault.Spec{Target: s.Target, Selector: s.Selector, Owner: s.Owner, OwnerKey: s.OwnerKey}
 }
 
 // Packets returns what the rule of a fault did, and whether the fault is still held. For
@@ -160,7 +181,7 @@ func (m *Manager) keepLog(ctx context.Context, h *held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended = slices.DeleteFunc(m.ended, func(e ended) bool { return e.id == h.fault.ID })
-	m.ended = append(m.ended, ended{h.fault.ID, log, time.Now()})
+	m.ended = append(m.ended, ended{h.fault.ID, aimOf(h.fault.Spec), log, time.Now()})
 	m.forgetEnded()
 	time.AfterFunc(endedTime, func() {
 		m.mu.Lock()

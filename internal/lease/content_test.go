@@ -532,3 +532,31 @@ func TestClearedHoldSaysWhatItHolds(t *testing.T) {
 		t.Errorf("%+v, %v, want 5 that are held", ended, err)
 	}
 }
+
+// What a fault is aimed at is known as long as what it did.
+func TestAimOfEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _, _ := newChoosingHost(t, nil)
+		f, err := m.Apply(t.Context(), dropOn("80", dropSYN))
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := func(when string) {
+			t.Helper()
+			got, ok := m.AimOf(f.ID)
+			if !ok || got.Selector == nil || got.Selector.String() != f.Spec.Selector.String() || got.Whose() != f.Spec.Whose() || got.Owner != f.Spec.Owner {
+				t.Errorf("%s: %+v, %t, want that of %+v", when, got, ok, f.Spec)
+			}
+		}
+		is("held")
+		if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, ""); err != nil {
+			t.Fatal(err)
+		}
+		is("ended")
+		time.Sleep(endedTime)
+		synctest.Wait()
+		if got, ok := m.AimOf(f.ID); ok {
+			t.Errorf("forgotten: %+v", got)
+		}
+	})
+}
