@@ -22,7 +22,7 @@ func CreateWith(name string, setup func() error) error {
 	if err := CheckName(name); err != nil {
 		return fmt.Errorf("namespace create: %w", err)
 	}
-	err := onThread(true, func() error {
+	err := onThread(nil, func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 )
@@ -41,6 +42,35 @@ func PIDs(string) ([]int, error) { return nil, errOther }
 
 // CreateVeth needs Linux.
 func CreateVeth(_, _ VethEnd) error { return errOther }
+
+// Session needs Linux.
+type Session struct{}
+
+// Share needs Linux.
+func Share(string) (*Session, error) { return nil, errOther }
+
+// Within needs Linux.
+func Within(string, func(*Session) error) error { return errOther }
+
+// Kept needs Linux.
+func Kept[T io.Closer](context.Context, *Session, func() (T, error)) (c T, err error) {
+	return c, errOther
+}
+
+// Release does nothing.
+func (*Session) Release() {}
+
+// Name is empty.
+func (*Session) Name() string { return "" }
+
+// FD is none.
+func (*Session) FD() int { return -1 }
+
+// Cookie is none.
+func (*Session) Cookie() uint64 { return 0 }
+
+// Do needs Linux.
+func (*Session) Do(context.Context, func() error) error { return errOther }
 
 // Cookie needs Linux.
 func (*Namespace) Cookie() (uint64, error) { return 0, errOther }

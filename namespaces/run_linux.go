@@ -43,12 +43,20 @@ func (n *Namespace) Do(ctx context.Context, f func() error) error {
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("namespace enter: %s: %w", label(n.name), err)
 	}
-	return onThread(false, func() error {
-		if err := unix.Setns(n.FD(), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("namespace enter: %s: %w", label(n.name), err)
+	return onThread(leave, func() error {
+		if err := n.enter(); err != nil {
+			return err
 		}
 		return f()
 	})
+}
+
+// enter takes the calling thread there.
+func (n *Namespace) enter() error {
+	if err := unix.Setns(n.FD(), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("namespace enter: %s: %w", label(n.name), err)
+	}
+	return nil
 }
 
 // Start starts cmd as cmd.Start does, inside the namespace name from its first
@@ -73,10 +81,12 @@ func (n *Namespace) Start(cmd *exec.Cmd) error {
 	return n.Do(context.Background(), cmd.Start)
 }
 
-// onThread runs f on a locked thread, not the main one, waits for it and takes the
-// thread back to the process's namespace; when it cannot, or if spent, the thread
-// ends.
-func onThread(spent bool, f func() error) error {
+// mainThread is the number of the first thread, and of the process.
+var mainThread = os.Getpid()
+
+// onThread runs f on a locked thread, not the main one, waits for it and has leave take
+// the thread back to the process's namespace; when it cannot, or is nil, the thread ends.
+func onThread(leave func() error, f func() error) error {
 	var (
 		err      error
 		panicked any
@@ -86,7 +96,7 @@ func onThread(spent bool, f func() error) error {
 	var body func()
 	body = func() {
 		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() {
+		if unix.Gettid() == mainThread {
 			// The main thread's end would leave a zombie leader, and its namespace is
 			// what /proc/self/ns/net names: hold it here until another has finished.
 			defer runtime.UnlockOSThread()
@@ -100,7 +110,7 @@ func onThread(spent bool, f func() error) error {
 		defer func() { panicked = recover() }()
 		err = f()
 		returned = true
-		if !spent && !many && leave() == nil {
+		if leave != nil && !many && leave() == nil {
 			runtime.UnlockOSThread()
 		}
 	}
