@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -51,19 +52,20 @@ func (p Ports) String() string {
 	case p.Any():
 		return "any"
 	case p.First == p.Last:
-		return fmt.Sprint(p.First)
+		return strconv.Itoa(int(p.First))
 	}
-	return fmt.Sprintf("%d-%d", p.First, p.Last)
+	return strconv.Itoa(int(p.First)) + "-" + strconv.Itoa(int(p.Last))
 }
 
 // ProtocolName is "tcp", "udp", ... or "protocol 4"; empty for 0.
 func ProtocolName(p uint8) string {
-	names := map[uint8]string{0: "", 1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
-	if name, ok := names[p]; ok {
+	if name, ok := namesOfProtocols[p]; ok {
 		return name
 	}
 	return fmt.Sprintf("protocol %d", p)
 }
+
+var namesOfProtocols = map[uint8]string{0: "", 1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
 
 // String says the flow in the field's words: "tcp to 10.77.0.2/32 port 5432".
 func (f Flow) String() string {
@@ -138,13 +140,20 @@ func (m Match) Key() string {
 	words := func(flows []Flow) string {
 		w := make([]string, len(flows))
 		for i, f := range flows {
-			w[i] = fmt.Sprintf("%d,%v,%v,%v,%v", f.Protocol, f.Source, f.Destination, f.SourcePorts, f.DestinationPorts)
-			if f.flagged() {
-				w[i] += "," + FlagsText(f.FlagsSet, f.FlagsClear)
-			}
+			w[i] = f.key()
 		}
 		slices.Sort(w)
 		return strings.Join(slices.Compact(w), ";")
 	}
-	return fmt.Sprintf("+%s -%s %t", words(m.Include), words(m.Exclude), m.Control)
+	return "+" + words(m.Include) + " -" + words(m.Exclude) + " " + strconv.FormatBool(m.Control)
+}
+
+// key is put together by hand: each look at a fault asks for it several times.
+func (f Flow) key() string {
+	key := strconv.Itoa(int(f.Protocol)) + "," + f.Source.String() + "," + f.Destination.String() + "," +
+		f.SourcePorts.String() + "," + f.DestinationPorts.String()
+	if f.flagged() {
+		key += "," + FlagsText(f.FlagsSet, f.FlagsClear)
+	}
+	return key
 }

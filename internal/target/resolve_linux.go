@@ -28,35 +28,28 @@ func Resolve(ctx context.Context, s Selector, lookup Lookup) (Target, error) {
 	if err != nil {
 		return Target{}, err
 	}
-	ns, err := namespaces.Open(s.Namespace)
+	ns, err := namespaces.Share(s.Namespace)
 	if err != nil {
 		return Target{}, badNamespace(s.Namespace, err)
 	}
-	defer func() { _ = ns.Close() }()
-	to := Place{Namespace: s.Namespace, Hook: Egress, Match: m}
-	if to.Cookie, err = ns.Cookie(); err != nil {
-		return Target{}, err
-	}
-	from := to
-	from.Hook, from.Match = Ingress, m.Reverse()
-	err = ns.Do(ctx, func() error {
-		link, err := device(s)
-		if err == nil {
-			err = readable(link)
-		}
-		if err != nil {
-			return err
-		}
-		a := link.Attrs()
-		to.Device, to.Index = a.Name, a.Index
-		from.Device, from.Index = a.Name, a.Index
-		if a.RawFlags&unix.IFF_LOOPBACK != 0 {
-			from.Hook = Egress
-		}
-		return nil
-	})
+	defer ns.Release()
+	links, err := ns.Links(ctx)
 	if err != nil {
 		return Target{}, err
+	}
+	link, err := device(links, s)
+	if err == nil {
+		err = readable(link)
+	}
+	if err != nil {
+		return Target{}, err
+	}
+	a := link.Attrs()
+	to := Place{Namespace: s.Namespace, Cookie: ns.Cookie(), Device: a.Name, Index: a.Index, Hook: Egress, Match: m}
+	from := to
+	from.Hook, from.Match = Ingress, m.Reverse()
+	if a.RawFlags&unix.IFF_LOOPBACK != 0 {
+		from.Hook = Egress
 	}
 	return Target{Name: s.String(), To: to, From: from}, nil
 }
@@ -100,16 +93,16 @@ func badNamespace(name string, err error) error {
 	return &qdisc.FieldError{Field: "netns", Value: name, Want: want}
 }
 
-// device finds the device of s in the calling thread's namespace.
-func device(s Selector) (netlink.Link, error) {
-	link, err := netlink.LinkByName(s.Device)
+// device finds the device of s.
+func device(links *netlink.Handle, s Selector) (netlink.Link, error) {
+	link, err := links.LinkByName(s.Device)
 	if _, notFound := errors.AsType[netlink.LinkNotFoundError](err); !notFound {
 		if err != nil {
 			return nil, fmt.Errorf("find device %s: %w", s.Name(), err)
 		}
 		return link, nil
 	}
-	all, err := netlink.LinkList()
+	all, err := links.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}

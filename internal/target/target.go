@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 )
 
 // ErrUnknown is returned, wrapped with the known names, for a name that no
@@ -59,7 +60,7 @@ type Place struct {
 // Key is the same for two places if and only if they are the same device, hook and
 // packets.
 func (p Place) Key() string {
-	return fmt.Sprintf("%s|%d|%d|%s|%s", p.Namespace, p.Cookie, p.Index, p.Hook, p.Match.Key())
+	return p.Namespace + "|" + strconv.FormatUint(p.Cookie, 10) + "|" + strconv.Itoa(p.Index) + "|" + string(p.Hook) + "|" + p.Match.Key()
 }
 
 // String says the place in one phrase: "egress of server in netem-pg-wire".
