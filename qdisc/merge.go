@@ -8,13 +8,13 @@ package qdisc
 func (n Netem) Merge(other Netem) (Netem, []string) {
 	merged := n
 	var conflicts []string
-	for _, g := range groups {
-		mine, theirs := g.of(n), g.of(other)
+	for g, name := range groups {
+		mine, theirs := n.of(g), other.of(g)
 		switch {
 		case mine != Netem{} && theirs != Netem{}:
-			conflicts = append(conflicts, g.name)
+			conflicts = append(conflicts, name)
 		case theirs != Netem{}:
-			g.copy(&merged, &other)
+			merged.copy(g, &other)
 		}
 	}
 	if conflicts != nil {
@@ -23,41 +23,39 @@ func (n Netem) Merge(other Netem) (Netem, []string) {
 	return merged, nil
 }
 
-// group is a value and what refines it. copy copies its fields.
-type group struct {
-	name string
-	copy func(dst, src *Netem)
-}
+// groups are the names of the groups: a value and what refines it.
+var groups = [...]string{"delay", "loss", "duplicate", "reorder", "corrupt", "rate", "slot", "limit", "seed"}
 
-var groups = []group{
-	{"delay", func(d, s *Netem) {
-		d.Delay, d.Jitter, d.DelayCorrelation = s.Delay, s.Jitter, s.DelayCorrelation
-		d.Distribution, d.Samples = s.Distribution, s.Samples
-	}},
-	{"loss", func(d, s *Netem) {
-		d.Loss, d.LossCorrelation = s.Loss, s.LossCorrelation
-		d.LossState, d.GilbertElliott, d.ECN = s.LossState, s.GilbertElliott, s.ECN
-	}},
-	{"duplicate", func(d, s *Netem) {
-		d.Duplicate, d.DuplicateCorrelation = s.Duplicate, s.DuplicateCorrelation
-	}},
-	{"reorder", func(d, s *Netem) {
-		d.Reorder, d.ReorderCorrelation, d.Gap = s.Reorder, s.ReorderCorrelation, s.Gap
-	}},
-	{"corrupt", func(d, s *Netem) {
-		d.Corrupt, d.CorruptCorrelation = s.Corrupt, s.CorruptCorrelation
-	}},
-	{"rate", func(d, s *Netem) {
-		d.Rate, d.PacketOverhead, d.CellSize, d.CellOverhead = s.Rate, s.PacketOverhead, s.CellSize, s.CellOverhead
-	}},
-	{"slot", func(d, s *Netem) { d.Slot = s.Slot }},
-	{"limit", func(d, s *Netem) { d.Limit = s.Limit }},
-	{"seed", func(d, s *Netem) { d.Seed = s.Seed }},
+// copy takes over the fields of a group. It is no table of functions: what they are given
+// would be allocated, and impairments are merged at each look at a fault.
+func (n *Netem) copy(group int, s *Netem) {
+	switch groups[group] {
+	case "delay":
+		n.Delay, n.Jitter, n.DelayCorrelation = s.Delay, s.Jitter, s.DelayCorrelation
+		n.Distribution, n.Samples = s.Distribution, s.Samples
+	case "loss":
+		n.Loss, n.LossCorrelation = s.Loss, s.LossCorrelation
+		n.LossState, n.GilbertElliott, n.ECN = s.LossState, s.GilbertElliott, s.ECN
+	case "duplicate":
+		n.Duplicate, n.DuplicateCorrelation = s.Duplicate, s.DuplicateCorrelation
+	case "reorder":
+		n.Reorder, n.ReorderCorrelation, n.Gap = s.Reorder, s.ReorderCorrelation, s.Gap
+	case "corrupt":
+		n.Corrupt, n.CorruptCorrelation = s.Corrupt, s.CorruptCorrelation
+	case "rate":
+		n.Rate, n.PacketOverhead, n.CellSize, n.CellOverhead = s.Rate, s.PacketOverhead, s.CellSize, s.CellOverhead
+	case "slot":
+		n.Slot = s.Slot
+	case "limit":
+		n.Limit = s.Limit
+	case "seed":
+		n.Seed = s.Seed
+	}
 }
 
 // of is n's fields of the group alone.
-func (g group) of(n Netem) Netem {
+func (n *Netem) of(group int) Netem {
 	var alone Netem
-	g.copy(&alone, &n)
+	alone.copy(group, n)
 	return alone
 }
