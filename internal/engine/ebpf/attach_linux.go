@@ -84,6 +84,9 @@ type tcx struct {
 	prog      *ebpf.Program
 	// moves counts how often lead had to put the program back.
 	moves int
+	// revision is that of the hook (bpf_mprog.h) when the program was last found in its
+	// place; 0 is none.
+	revision uint64
 }
 
 func (t *tcx) attached() error {

@@ -35,6 +35,21 @@ func BenchmarkSet(b *testing.B) {
 	}
 }
 
+func BenchmarkRead(b *testing.B) {
+	for name, n := range map[string]qdisc.Netem{"drop": {Loss: 20}, "queue": {Loss: 20, Delay: ms}} {
+		b.Run(name, func(b *testing.B) {
+			l, e := newLab(b), newEngine(b, Config{})
+			set(b, e, l.place, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := e.Read(ctx, l.place); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkArm(b *testing.B) {
 	for name, n := range map[string]qdisc.Netem{"drop": {Loss: 20}, "queue": {Loss: 20, Delay: ms}} {
 		b.Run(name, func(b *testing.B) {

@@ -12,7 +12,6 @@ import (
 	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/target"
-	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -85,7 +84,7 @@ func (e *Engine) ReadContent(ctx context.Context, p target.Place, r content.Rule
 		}
 		e.forget(pl)
 	}
-	err := namespaces.Do(ctx, p.Namespace, func() error {
+	err := inside(ctx, p.Namespace, func() error {
 		_, err := device(p.Index)
 		return err
 	})

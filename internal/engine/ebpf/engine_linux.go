@@ -13,7 +13,6 @@ import (
 
 	"netemd/internal/fault"
 	"netemd/internal/target"
-	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -154,7 +153,7 @@ func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error)
 		}
 		e.forget(pl)
 	}
-	return fault.Status{}, namespaces.Do(ctx, p.Namespace, func() error {
+	return fault.Status{}, inside(ctx, p.Namespace, func() error {
 		_, err := device(p.Index)
 		return err
 	})

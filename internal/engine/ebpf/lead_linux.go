@@ -10,7 +10,6 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"netemd/internal/match"
-	"netemd/namespaces"
 )
 
 // maxMoves bounds how often a program is put back to the head: who else insists on
@@ -40,7 +39,7 @@ func (t *tcx) lead(load func() (*ebpf.Program, func(), error)) error {
 	if t.moves >= maxMoves {
 		return nil
 	}
-	err := namespaces.Do(context.Background(), t.namespace, func() error {
+	err := inside(context.Background(), t.namespace, func() error {
 		anchor, err := t.misplaced()
 		if anchor == nil || err != nil {
 			return err
@@ -68,13 +67,13 @@ func (t *tcx) lead(load func() (*ebpf.Program, func(), error)) error {
 }
 
 // misplaced says where the program belongs: nil when nobody else stands between it and
-// the last of ours before it.
+// the last of ours before it, which holds as long as the revision of the hook is the same.
 func (t *tcx) misplaced() (link.Anchor, error) {
-	self, err := t.link.Info()
-	if err != nil {
+	all, err := link.QueryPrograms(link.QueryOptions{Target: t.index, Attach: t.at})
+	if err != nil || all.Revision == t.revision {
 		return nil, err
 	}
-	all, err := link.QueryPrograms(link.QueryOptions{Target: t.index, Attach: t.at})
+	self, err := t.link.Info()
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +94,7 @@ func (t *tcx) misplaced() (link.Anchor, error) {
 		}
 	}
 	if !others {
+		t.revision = all.Revision
 		return nil, nil
 	}
 	return anchor, nil

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,18 +24,12 @@ func meant(name string, cookie uint64) error {
 	if cookie == 0 {
 		return nil
 	}
-	ns, err := namespaces.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = ns.Close() }()
-	switch now, err := ns.Cookie(); {
-	case err != nil:
-		return err
-	case now != cookie:
-		return fmt.Errorf("namespace %q was made anew: %w", name, fs.ErrNotExist)
-	}
-	return nil
+	return namespaces.Within(name, func(s *namespaces.Session) error {
+		if s.Cookie() != cookie {
+			return fmt.Errorf("namespace %q was made anew: %w", name, fs.ErrNotExist)
+		}
+		return nil
+	})
 }
 
 // identify looks at the namespace that has this name now.
@@ -48,6 +43,11 @@ func identify(name string) (identity, error) {
 		return identity{}, fmt.Errorf("namespace %q: %w", name, err)
 	}
 	return identity{dev: uint64(st.Dev), inode: st.Ino}, nil
+}
+
+// inside runs f in the namespace that has this name now.
+func inside(ctx context.Context, name string, f func() error) error {
+	return namespaces.Within(name, func(s *namespaces.Session) error { return s.Do(ctx, f) })
 }
 
 // device finds a link by index in the calling thread's namespace. The error is

@@ -17,7 +17,6 @@ import (
 	"netemd/internal/fault"
 	"netemd/internal/match"
 	"netemd/internal/target"
-	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -150,7 +149,7 @@ func (pl *place) arm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = namespaces.Do(ctx, pl.at.Namespace, func() error {
+	err = inside(ctx, pl.at.Namespace, func() error {
 		link, err := device(pl.at.Index)
 		if err != nil {
 			return err

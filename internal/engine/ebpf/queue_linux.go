@@ -16,7 +16,6 @@ import (
 	"netemd/internal/fault"
 	"netemd/internal/match"
 	"netemd/internal/target"
-	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -101,7 +100,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 		undo = nil
 		return errors.Join(errs...)
 	}
-	err := namespaces.Do(ctx, pl.at.Namespace, func() error {
+	err := inside(ctx, pl.at.Namespace, func() error {
 		link, err := device(pl.at.Index)
 		if err != nil {
 			return err

@@ -36,10 +36,9 @@ const tapQueue = 10000
 
 // tap is a device whose other side is a descriptor of ours.
 type tap struct {
-	fd    int
-	index int
-	// links asks for the device's counters, in its namespace.
-	links *netlink.Handle
+	fd       int
+	index    int
+	counters *deviceCounters
 }
 
 // newTAP makes a TAP in the calling thread's namespace. It goes with its descriptor.
@@ -72,15 +71,20 @@ func (t *tap) setUp() error {
 		return fmt.Errorf("set offloads of a TAP: %w", err)
 	}
 	name := ifr.Name()
-	if t.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+	if t.counters, err = newDeviceCounters(); err != nil {
+		return err
+	}
+	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
 		return fmt.Errorf("netlink: %w", err)
 	}
-	link, err := t.links.LinkByName(name)
+	defer links.Close()
+	link, err := links.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
 	t.index = link.Attrs().Index
-	if err := t.links.LinkSetTxQLen(link, tapQueue); err != nil {
+	if err := links.LinkSetTxQLen(link, tapQueue); err != nil {
 		return fmt.Errorf("set queue length of %s: %w", name, err)
 	}
 	// The stack shall send nothing of its own there.
@@ -88,15 +92,15 @@ func (t *tap) setUp() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("disable IPv6 on %s: %w", name, err)
 	}
-	if err := t.links.LinkSetARPOff(link); err != nil {
+	if err := links.LinkSetARPOff(link); err != nil {
 		return fmt.Errorf("set %s noarp: %w", name, err)
 	}
-	if err := t.links.LinkSetUp(link); err != nil {
+	if err := links.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set %s up: %w", name, err)
 	}
 	// Whatever the host's default qdisc does, such as fq's pacing, is not asked for
 	// here; without the right to change it, it stays.
-	_ = t.links.QdiscReplace(&netlink.GenericQdisc{
+	_ = links.QdiscReplace(&netlink.GenericQdisc{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: t.index, Parent: netlink.HANDLE_ROOT},
 		QdiscType:  "noqueue",
 	})
@@ -113,19 +117,16 @@ const (
 
 // dropped counts the packets that found the TAP full.
 func (t *tap) dropped() (uint64, error) {
-	link, err := t.links.LinkByIndex(t.index)
+	n, err := t.counters.txDropped(t.index)
 	if err != nil {
 		return 0, fmt.Errorf("counters of a TAP: %w", err)
 	}
-	if s := link.Attrs().Statistics; s != nil {
-		return s.TxDropped, nil
-	}
-	return 0, nil
+	return n, nil
 }
 
 func (t *tap) close() error {
-	if t.links != nil {
-		t.links.Close()
+	if t.counters != nil {
+		_ = t.counters.close()
 	}
 	return unix.Close(t.fd)
 }
