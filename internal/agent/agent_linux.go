@@ -263,6 +263,7 @@ func (a *Agent) serve() {
 	l := a.cfg.Settings.Limits
 	options := append(a.telemetry.ServerOptions(),
 		grpc.Creds(door{tls: a.tls, strangers: &strangers{policy: a.policy}, refuse: a.refuseConnection}),
+		grpc.StaticStreamWindowSize(wire.StreamWindow), grpc.StaticConnWindowSize(wire.ConnWindow),
 		grpc.MaxRecvMsgSize(int(l.RequestBytes)), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectTime), grpc.StatsHandler(unreached{a.refuseCall}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: wire.ServerMinPing, PermitWithoutStream: true}),

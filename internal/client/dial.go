@@ -77,6 +77,7 @@ func (c *Client) connect(ctx context.Context, secure credentials.TransportCreden
 			MinConnectTimeout: connectTime,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: wire.ClientPing, Timeout: wire.ClientPingTimeout}),
+		grpc.WithStaticStreamWindowSize(wire.StreamWindow), grpc.WithStaticConnWindowSize(wire.ConnWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 	}
 	if c.pulse != nil {

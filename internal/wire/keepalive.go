@@ -30,3 +30,11 @@ const HoldGrace = 10 * time.Second
 
 // MaxRequest is the largest message that the agent accepts, in bytes.
 const MaxRequest = 1 << 20
+
+// How much of a call, and of a connection, may be on its way without an answer of the
+// reader, in bytes. Where they are said, gRPC does not measure them with pings of its own,
+// which would be a third of what is written and read for a call.
+const (
+	StreamWindow = 256 << 10
+	ConnWindow   = 1 << 20
+)
