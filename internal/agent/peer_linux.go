@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,9 @@ type peerInfo struct {
 	address    string
 	// owner says who that is: "uid 0 (root)", "certificate CN ci".
 	owner string
+	// session is sessionOf the process on the unix socket, read once for a connection: it
+	// takes a look at each process above. nil is none.
+	session func() string
 }
 
 // AuthType names the credentials in gRPC's terms.
@@ -110,6 +114,7 @@ func unixPeer(uc *net.UnixConn) (peerInfo, error) {
 	return peerInfo{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
 		uid:            cred.Uid, gid: cred.Gid, pid: cred.Pid, groups: groups, owner: named(cred.Uid),
+		session: sync.OnceValue(func() string { return sessionOf(int(cred.Pid)) }),
 	}, nil
 }
 
