@@ -86,6 +86,7 @@ type Manager struct {
 	// order has what held has, in the order in which it was applied.
 	order    []*held
 	requests map[string]*request // by requestKey
+	forgot   time.Time           // when the old ones among them were looked for last
 	settings map[string]settings // of paths, by their lanes
 	ended    []ended             // oldest first
 	// followers counts those of packets, by their owners.

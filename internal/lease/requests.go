@@ -22,10 +22,12 @@ type request struct {
 }
 
 // How long the end of a fault is remembered for replays, and of how many: those that
-// ended first are forgotten first. An entry has some 300 bytes.
+// ended first are forgotten first. An entry has some 300 bytes. All are looked through
+// every forgetEvery, or when there are too many.
 const (
 	requestMemory = time.Hour
 	maxRequests   = 4096
+	forgetEvery   = time.Minute
 )
 
 // requestKey is what a request is known by: each owner has ids of his own.
@@ -43,6 +45,9 @@ func (m *Manager) claim(ctx context.Context, s fault.Spec) (f fault.Fault, found
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forgetRequests()
+	if r := m.requests[key]; r != nil && r.forgotten() {
+		delete(m.requests, key)
+	}
 	for r := m.requests[key]; r != nil; r = m.requests[key] {
 		if r.finger != finger {
 			return f, false, nil, &qdisc.FieldError{Field: "request_id", Value: s.RequestID, Want: "an id of its own for each different request"}
@@ -98,14 +103,21 @@ func (m *Manager) admitted(h *held) string {
 	return h.fault.ID
 }
 
+// forgotten reports whether the fault ended too long ago.
+func (r *request) forgotten() bool { return !r.ended.IsZero() && time.Since(r.ended) > requestMemory }
+
 // forgetRequests forgets those whose fault ended long ago, and makes room for one more
 // where it can. The caller holds the lock.
 func (m *Manager) forgetRequests() {
+	if len(m.requests) < maxRequests && time.Since(m.forgot) < forgetEvery {
+		return
+	}
+	m.forgot = time.Now()
 	var over []string
 	for key, r := range m.requests {
 		switch {
 		case r.ended.IsZero():
-		case time.Since(r.ended) > requestMemory:
+		case r.forgotten():
 			delete(m.requests, key)
 		default:
 			over = append(over, key)
