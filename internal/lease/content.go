@@ -19,7 +19,7 @@ const contentReason = "only the ebpf engine acts on chosen packets"
 // chooseContentEngine takes the one engine that can. Which engine carries impairments of
 // the same packets does not matter: a rule stands beside them.
 func (m *Manager) chooseContentEngine(h *held) error {
-	if _, ok := m.cfg.Engines[fault.EBPF].(ContentEngine); !ok {
+	if _, ok := able[ContentEngine](m.cfg.Engines[fault.EBPF]); !ok {
 		return fmt.Errorf("apply: %s, which is not available on this machine ('netemctl doctor' says why): %w", contentReason, errors.ErrUnsupported)
 	}
 	h.fault.Engine, h.fault.EngineReason = fault.EBPF, contentReason
@@ -28,7 +28,8 @@ func (m *Manager) chooseContentEngine(h *held) error {
 
 // chooser is the engine that carries all rules.
 func (m *Manager) chooser() ContentEngine {
-	return m.cfg.Engines[fault.EBPF].(ContentEngine) //nolint:forcetypeassert // chooseContentEngine has looked
+	e, _ := able[ContentEngine](m.cfg.Engines[fault.EBPF]) // chooseContentEngine has looked
+	return e
 }
 
 // setContent makes on all that is in force of a rule at its place: one fault or none.

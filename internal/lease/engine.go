@@ -11,7 +11,9 @@ import (
 )
 
 // Engine carries out packet faults. Every method is idempotent and safe for
-// concurrent use.
+// concurrent use. What else an engine can do, as a ContentEngine, it is asked for by its
+// methods; one that stands around another has a method Unwrap() Engine, and what it does not
+// do by itself the other one is asked for.
 type Engine interface {
 	// Set makes n the whole impairment at p, whatever was there before, until
 	// deadline; an engine that can, ends it then by itself. When it fails, what was
@@ -25,6 +27,21 @@ type Engine interface {
 	Clear(ctx context.Context, p target.Place) error
 	// Close clears what is left and releases everything.
 	Close() error
+}
+
+// able finds who does T: e, or the engine that it stands around.
+func able[T any](e Engine) (t T, ok bool) {
+	for e != nil {
+		if t, ok = e.(T); ok {
+			return t, true
+		}
+		around, wraps := e.(interface{ Unwrap() Engine })
+		if !wraps {
+			break
+		}
+		e = around.Unwrap()
+	}
+	return t, false
 }
 
 // ContentEngine is an Engine that can also act on chosen packets. A rule at a place is

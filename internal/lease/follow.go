@@ -46,7 +46,7 @@ func (m *Manager) FollowPackets(ctx context.Context, id, owner string, send func
 	if !live {
 		return send(log)
 	}
-	engine, ok := m.chooser().(ContentFollower)
+	engine, ok := able[ContentFollower](m.cfg.Engines[fault.EBPF])
 	if !ok {
 		return fmt.Errorf("packets: the engine cannot be followed: %w", errors.ErrUnsupported)
 	}

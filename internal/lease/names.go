@@ -142,7 +142,7 @@ type rematcher interface {
 // rematch moves h from the slots that it left to those that it came to, where its engine
 // can do that. It is all or nothing; what another fault stands on is not moved.
 func (m *Manager) rematch(ctx context.Context, h *held, left, came []slot) bool {
-	e, ok := m.cfg.Engines[h.fault.Engine].(rematcher)
+	e, ok := able[rematcher](m.cfg.Engines[h.fault.Engine])
 	if !ok || len(left) != len(came) || h.fault.Spec.Content != nil {
 		return false
 	}

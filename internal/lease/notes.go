@@ -24,7 +24,7 @@ type noter interface {
 
 // notePlaces asks the engine. The caller holds the lane, not the lock.
 func (m *Manager) notePlaces(h *held) {
-	e, ok := m.cfg.Engines[h.fault.Engine].(noter)
+	e, ok := able[noter](m.cfg.Engines[h.fault.Engine])
 	if !ok {
 		return
 	}

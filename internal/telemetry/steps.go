@@ -101,49 +101,26 @@ func (e stream) Clear(ctx context.Context, t target.Target) error {
 	return e.step(ctx, "engine clear", func(ctx context.Context) error { return e.StreamEngine.Clear(ctx, t) })
 }
 
-// engine keeps what e can do beside lease.Engine, which the books ask for: content, and
-// the two that an engine of qdiscs has.
+// engine is e with spans. What e can do beside, the books find behind it, by Unwrap; only
+// what has spans of its own stands here.
 func (s steps) engine(e lease.Engine) lease.Engine {
-	c, chooses := e.(chooser)
-	q, moves := e.(placed)
 	plain := engine{e, s}
-	switch {
-	case chooses && moves:
-		return struct {
-			engine
-			contentEngine
-			placed
-		}{plain, contentEngine{c, s}, q}
-	case chooses:
+	if c, chooses := e.(lease.ContentEngine); chooses {
 		return struct {
 			engine
 			contentEngine
 		}{plain, contentEngine{c, s}}
-	case moves:
-		return struct {
-			engine
-			placed
-		}{plain, q}
 	}
 	return plain
-}
-
-// chooser is an engine that acts on chosen packets, and tells them as they come.
-type chooser interface {
-	lease.ContentEngine
-	lease.ContentFollower
-}
-
-// placed is an engine that moves a fault in one step, and has words about its place.
-type placed interface {
-	Rematch(ctx context.Context, p target.Place, m target.Match) error
-	Notes(p target.Place) []string
 }
 
 type engine struct {
 	lease.Engine
 	steps
 }
+
+// Unwrap returns the engine without spans.
+func (e engine) Unwrap() lease.Engine { return e.Engine }
 
 func (e engine) Set(ctx context.Context, p target.Place, n qdisc.Netem, deadline time.Time) error {
 	return e.step(ctx, "engine set", func(ctx context.Context) error { return e.Engine.Set(ctx, p, n, deadline) })
@@ -154,14 +131,14 @@ func (e engine) Clear(ctx context.Context, p target.Place) error {
 }
 
 type contentEngine struct {
-	chooser
+	lease.ContentEngine
 	by steps
 }
 
 func (e contentEngine) SetContent(ctx context.Context, p target.Place, r content.Rule, deadline time.Time) error {
-	return e.by.step(ctx, "engine set", func(ctx context.Context) error { return e.chooser.SetContent(ctx, p, r, deadline) })
+	return e.by.step(ctx, "engine set", func(ctx context.Context) error { return e.ContentEngine.SetContent(ctx, p, r, deadline) })
 }
 
 func (e contentEngine) ClearContent(ctx context.Context, p target.Place, r content.Rule) error {
-	return e.by.step(ctx, "engine clear", func(ctx context.Context) error { return e.chooser.ClearContent(ctx, p, r) })
+	return e.by.step(ctx, "engine clear", func(ctx context.Context) error { return e.ContentEngine.ClearContent(ctx, p, r) })
 }
