@@ -55,21 +55,28 @@ func (p Peer) word() string {
 	return "NAME"
 }
 
-// Policy is a set of rules. Without any, who may open the unix socket may do all, and
-// a peer with a certificate nothing; with some, root may do all and everybody else what
+// Policy is a set of rules. Without any, who may open the unix socket (Members says who that
+// is) may do all, and a peer with a certificate nothing; with some, root may do all and everybody else what
 // a rule gives. It is safe for concurrent use: nothing changes it.
 type Policy struct {
 	rules []resolved
-	// members, when it is set, are the groups one of which a peer has to be in to be who
-	// may open the socket.
-	members []uint32
+	// members, when it is set, is the group in which a peer has to be to be who may open the
+	// socket.
+	members *Group
 }
 
-// Members returns p for a socket that everybody can open: without rules only root and
-// the members of one of the groups may do something then, root alone where there is none.
-func (p *Policy) Members(groups ...uint32) *Policy {
-	return &Policy{rules: p.rules, members: append(make([]uint32, 0, len(groups)), groups...)}
+// Group is a group of this host. Without Exists it has no members: this host lacks it.
+type Group struct {
+	Name   string
+	GID    uint32
+	Exists bool
 }
+
+func (g Group) has(p Peer) bool { return g.Exists && slices.Contains(p.GIDs, g.GID) }
+
+// Members returns p for a socket that everybody can open: without rules only root and
+// the members of the group may do something then.
+func (p *Policy) Members(g Group) *Policy { return &Policy{rules: p.rules, members: &g} }
 
 // resolved is a rule with the numbers of its users and groups.
 type resolved struct {
@@ -181,7 +188,7 @@ func match(glob, name string) bool {
 
 // Unrestricted reports whether the peer may do everything.
 func (p *Policy) Unrestricted(peer Peer) bool {
-	return peer.root() || len(p.rules) == 0 && !peer.Certificate && (p.members == nil || peer.in(p.members))
+	return peer.root() || len(p.rules) == 0 && !peer.Certificate && (p.members == nil || p.members.has(peer))
 }
 
 // Known reports whether the peer may do anything at all.
@@ -211,14 +218,30 @@ func (p *Policy) Allow(peer Peer, v Verb, target string) error {
 	if target != "" {
 		on = " on " + target
 	}
-	why := strings.Join(has, "; ")
+	why, hint := strings.Join(has, "; "), wanted(peer, v, target)
 	switch {
 	case len(has) == 0 && len(p.rules) == 0 && !peer.Certificate:
-		why = "it is not in the group that the socket belongs to, and the agent's configuration has no rules"
+		why, hint = p.members.lacks(peer)
 	case len(has) == 0:
 		why = "no rule of the agent's configuration names it"
 	}
-	return fault.WithHint(fmt.Errorf("%w: %s may not %s%s: %s", fault.ErrDenied, peer.Owner, v, on, why), wanted(peer, v, target))
+	return fault.WithHint(fmt.Errorf("%w: %s may not %s%s: %s", fault.ErrDenied, peer.Owner, v, on, why), hint)
+}
+
+// lacks says why the peer is no member, and what would make it one. A rule would be the wrong
+// advice: the first one shuts the group out.
+func (g Group) lacks(p Peer) (why, hint string) {
+	name := "USER"
+	if u, err := user.LookupId(strconv.FormatUint(uint64(p.UID), 10)); err == nil {
+		name = u.Username
+	}
+	join := fmt.Sprintf("usermod -aG %s %s", g.Name, name)
+	if !g.Exists {
+		return fmt.Sprintf("only root may, since this host has no group %s", g.Name),
+			fmt.Sprintf("'sudo groupadd --system %s && sudo %s' makes the group with that user in it; then start netemd anew, and log in anew", g.Name, join)
+	}
+	return fmt.Sprintf("it is not in the group %s, which beside root alone may", g.Name),
+		fmt.Sprintf("'sudo %s' puts that user into it, from the next login on", join)
 }
 
 // wanted is a rule that would allow it, as the configuration has it.

@@ -96,19 +96,20 @@ func TestAllow(t *testing.T) {
 // Where everybody can open the socket, that alone gives nothing.
 func TestMembers(t *testing.T) {
 	member, other := Peer{UID: 7, GIDs: []uint32{7, 44}}, Peer{UID: 8, GIDs: []uint32{8}}
-	for name, p := range map[string]*Policy{"a group": policy(t).Members(44), "no group": policy(t).Members()} {
+	for name, p := range map[string]*Policy{"a group": policy(t).Members(Group{"netem", 44, true}), "no group": policy(t).Members(Group{Name: "netem"})} {
 		in := name == "a group"
 		if p.Known(member) != in || p.Unrestricted(member) != in || (p.Allow(member, Apply, "pg") == nil) != in {
 			t.Errorf("%s: a member may do something: %t, want %t", name, p.Known(member), in)
 		}
-		if err := p.Allow(other, List, ""); p.Known(other) || err == nil || !strings.Contains(err.Error(), "not in the group") {
-			t.Errorf("%s: another user: %v", name, err)
+		want := map[string]string{"a group": "it is not in the group netem", "no group": "this host has no group netem"}[name]
+		if err := p.Allow(other, List, ""); p.Known(other) || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(fault.HintOf(err), "usermod -aG netem ") {
+			t.Errorf("%s: another user: %v, hint %q, want %q", name, err, fault.HintOf(err), want)
 		}
 		if !p.Unrestricted(Peer{}) {
 			t.Errorf("%s: root may not do all", name)
 		}
 	}
-	p := policy(t, Rule{Users: []string{"8"}, Verbs: []Verb{List}}).Members(44)
+	p := policy(t, Rule{Users: []string{"8"}, Verbs: []Verb{List}}).Members(Group{"netem", 44, true})
 	if p.Known(member) || !p.Known(other) {
 		t.Error("with rules the group alone gives something, or a rule nothing")
 	}

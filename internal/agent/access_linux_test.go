@@ -2,10 +2,14 @@ package agent
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -36,36 +40,63 @@ func reachable(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// Who is not in the socket's group gets exit code 7: by the kernel, or where the socket
-// lets everybody in by the agent, which writes it down.
+// group is one of every host, which stands for the socket's here.
+const group = "users"
+
+// Who is not in the socket's group gets exit code 7, is told which group it is and how to come
+// into it, and is written down. Who is in it, also by a supplementary group, is answered.
 func TestUserNotInTheGroup(t *testing.T) {
-	for _, mode := range []config.Mode{0o660, 0o666} {
-		dir := reachable(t)
-		log := &logged{}
-		path := filepath.Join(t.TempDir(), "a", "audit.jsonl")
-		_, c := serveWith(t, Config{StateDir: dir, Log: log.logger(), Settings: settings(func(c *config.Config) {
-			c.Socket.Mode, c.Audit.Path = mode, path
-		})})
-		code, said := netemctl(t, nobody, nil, "--socket", filepath.Join(dir, "netemd.sock"), "list")
-		if code != 7 {
-			t.Errorf("mode %v: exit code %d, want 7: %s", mode, code, said)
-		}
-		if mode == 0o660 {
-			continue
-		}
-		if !says(said, "denied: uid 65534", "may not list", "hint: ") {
-			t.Errorf("said %q", said)
-		}
-		if !says(log.String(), "call refused", "Faults/List", "uid 65534") {
-			t.Errorf("the log has no such line:\n%s", log)
-		}
-		line := auditLines(t, audit.RefusedPath(path))
-		if len(line) == 0 || line[0].Code != "PermissionDenied" || *line[0].Peer.UID != nobody || line[0].Verb != "list" || line[0].Peer.PID == 0 {
-			t.Errorf("the audit log has %+v", line)
-		}
-		if _, err := c.List(t.Context()); err != nil {
-			t.Errorf("root: %v", err)
-		}
+	gid, ok := groupOf(group)
+	if !ok {
+		t.Fatalf("this host has no group %s", group)
+	}
+	dir := reachable(t)
+	log := &logged{}
+	path := filepath.Join(t.TempDir(), "a", "audit.jsonl")
+	_, c := serveWith(t, Config{StateDir: dir, Log: log.logger(), Settings: settings(func(c *config.Config) { c.Socket.Group, c.Audit.Path = group, path })})
+	list := func(uid uint32, groups ...uint32) (int, string) {
+		t.Helper()
+		return netemctl(t, uid, groups, "--socket", filepath.Join(dir, "netemd.sock"), "list")
+	}
+	code, said := list(nobody)
+	if code != 7 || !says(said, "denied: uid 65534 (nobody) may not list", "not in the group users", "hint: ", "sudo usermod -aG users nobody") {
+		t.Errorf("not in the group: exit code %d, want 7: %s", code, said)
+	}
+	if !says(log.String(), "call refused", "Faults/List", "uid 65534") {
+		t.Errorf("the log has no such line:\n%s", log)
+	}
+	lines := auditLines(t, audit.RefusedPath(path))
+	if len(lines) != 1 || lines[0].Code != "PermissionDenied" || *lines[0].Peer.UID != nobody || lines[0].Verb != "list" || lines[0].Peer.PID == 0 {
+		t.Errorf("the audit log has %+v", lines)
+	}
+	if code, said := list(nobody, 7, uint32(gid)); code != 0 {
+		t.Errorf("by a supplementary group: exit code %d: %s", code, said)
+	}
+	if code, said := list(0); code != 0 {
+		t.Errorf("root: exit code %d: %s", code, said)
+	}
+	if _, err := c.List(t.Context()); err != nil {
+		t.Errorf("root: %v", err)
+	}
+}
+
+// Where the mode says so the kernel refuses, which nobody writes down; the words are the same.
+func TestUserKeptOutByTheKernel(t *testing.T) {
+	dir := reachable(t)
+	serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) { c.Socket.Mode, c.Socket.Group = 0o660, group })})
+	code, said := netemctl(t, nobody, nil, "--socket", filepath.Join(dir, "netemd.sock"), "list")
+	if code != 7 || !says(said, "permission denied", "hint: ", "sudo usermod -aG users nobody") {
+		t.Errorf("exit code %d, want 7: %s", code, said)
+	}
+}
+
+// On a host without the group everybody but root is refused, and told what is missing.
+func TestNoSuchGroup(t *testing.T) {
+	dir := reachable(t)
+	serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) { c.Socket.Group = "no-such" })})
+	code, said := netemctl(t, nobody, []uint32{0}, "--socket", filepath.Join(dir, "netemd.sock"), "list")
+	if code != 7 || !says(said, "denied: ", "this host has no group no-such", "sudo groupadd --system no-such", "usermod -aG no-such nobody") {
+		t.Errorf("exit code %d, want 7: %s", code, said)
 	}
 }
 
@@ -195,33 +226,54 @@ func rename(from, to string) error {
 	return errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, to), netlink.LinkSetUp(link))
 }
 
-// Peers without any right take no more than a few connections.
+// Peers without any right take no more than a few connections, one of them fewer, and none for
+// long.
 func TestStrangers(t *testing.T) {
 	p, err := access.New([]access.Rule{{Users: []string{"7"}, Verbs: []access.Verb{access.List}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &strangers{policy: p}
-	var open []interface{ Close() error }
-	for i := range maxStrangers {
-		c, err := s.admit(discard{}, peerInfo{uid: 8})
-		if err != nil {
-			t.Fatalf("connection %d: %v", i, err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &strangers{policy: p}
+		admit := func(uid uint32) (net.Conn, error) {
+			return s.admit(&discard{}, peerInfo{uid: uid, owner: fmt.Sprintf("uid %d", uid)})
 		}
-		open = append(open, c)
-	}
-	if _, err := s.admit(discard{}, peerInfo{uid: 8, owner: "uid 8"}); !errors.Is(err, fault.ErrDenied) {
-		t.Errorf("one more: %v, want denied", err)
-	}
-	if _, err := s.admit(discard{}, peerInfo{uid: 7}); err != nil {
-		t.Errorf("a peer with rights: %v", err)
-	}
-	_ = open[0].Close()
-	_ = open[0].Close() // counts once
-	if _, err := s.admit(discard{}, peerInfo{uid: 8}); err != nil {
-		t.Errorf("after one went: %v", err)
-	}
-	if _, err := s.admit(discard{}, peerInfo{uid: 8}); err == nil {
-		t.Error("one connection that was closed twice made room for two")
-	}
+		var open []net.Conn
+		for i := range uint32(maxStrangers) {
+			c, err := admit(100 + i/maxOfStranger)
+			if err != nil {
+				t.Fatalf("connection %d: %v", i, err)
+			}
+			open = append(open, c)
+		}
+		if _, err := admit(8); !errors.Is(err, fault.ErrDenied) {
+			t.Errorf("one more: %v, want denied", err)
+		}
+		if _, err := admit(7); err != nil {
+			t.Errorf("a peer with rights: %v", err)
+		}
+		_ = open[0].Close()
+		_ = open[0].Close() // counts once
+		_ = open[maxOfStranger].Close()
+		if _, err := admit(100); err != nil {
+			t.Errorf("after one went: %v", err)
+		}
+		if _, err := admit(100); !errors.Is(err, fault.ErrDenied) || !says(err.Error(), "uid 100", fmt.Sprint(maxOfStranger)) {
+			t.Errorf("more than one of them may have: %v, want denied", err)
+		}
+		if _, err := admit(8); err != nil {
+			t.Errorf("there is room for another: %v", err)
+		}
+		if _, err := admit(9); err == nil {
+			t.Error("one connection that was closed twice made room for two")
+		}
+		time.Sleep(strangerTime)
+		synctest.Wait()
+		for i := range uint32(maxStrangers) {
+			if _, err := admit(100 + i/maxOfStranger); err != nil {
+				t.Fatalf("connection %d after the time of the others: %v", i, err)
+			}
+		}
+		time.Sleep(strangerTime)
+	})
 }

@@ -42,7 +42,7 @@ func port(p uint16) target.Ports { return target.Port(p) }
 // discard is a connection of nobody.
 type discard struct{ net.Conn }
 
-func (discard) Close() error { return nil }
+func (*discard) Close() error { return nil }
 
 // Every change is written down with who asked for it, and what happens without anybody.
 func TestAudit(t *testing.T) {

@@ -17,11 +17,15 @@ import (
 	"netemd/internal/config"
 )
 
-// groupBits are the permissions of a file's group.
-const groupBits = 0o070
+// groupBits are the permissions of a file's group; with others everybody may open a socket.
+const (
+	groupBits = 0o070
+	others    = 0o002
+)
 
-// listen opens the socket for root and its group; without that group on this host nobody has
-// its permissions, since the socket's group is 0 then, in which others than root can be. The
+// listen opens the socket with its group and mode. Where the kernel is to keep others out, and
+// this host has no such group, nobody has its permissions: the socket's group is 0 then, in
+// which others than root can be. The
 // state folder is ours, so a socket there is a dead agent's; elsewhere only a dead one is
 // replaced.
 func listen(path string, group string, mode config.Mode) (net.Listener, error) {
@@ -40,7 +44,7 @@ func listen(path string, group string, mode config.Mode) (net.Listener, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	gid, ok := groupOf(group)
-	if !ok {
+	if !ok && mode&others == 0 {
 		mode &^= groupBits
 	}
 	if err := errors.Join(os.Chown(path, 0, gid), os.Chmod(path, os.FileMode(mode))); err != nil {
@@ -115,14 +119,11 @@ func newPolicy(cfg config.Config) (*access.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	const others = 0o002
 	if cfg.Socket.Mode&others == 0 {
 		return p, nil
 	}
-	if gid, ok := groupOf(cfg.Socket.Group); ok {
-		return p.Members(uint32(gid)), nil
-	}
-	return p.Members(), nil
+	gid, ok := groupOf(cfg.Socket.Group)
+	return p.Members(access.Group{Name: cfg.Socket.Group, GID: uint32(gid), Exists: ok}), nil
 }
 
 // removeSocket removes a socket at which nobody answers any more.

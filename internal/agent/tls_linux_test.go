@@ -155,7 +155,7 @@ func TestStrangersOverTCP(t *testing.T) {
 		c.Settings.Allow = []access.Rule{{Certificates: []string{"ci"}, Verbs: []access.Verb{access.List}}}
 	})
 	cfg := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Client(t, "other").Load(t)}, NextProtos: []string{"h2"}}
-	for i := range maxStrangers {
+	for i := range maxOfStranger {
 		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", address, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -169,10 +169,10 @@ func TestStrangersOverTCP(t *testing.T) {
 	if err := raw(address, cfg); !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("one more: %v, want its end", err)
 	}
-	if !says(log.String(), "a client was refused", "certificate CN other, who may do nothing here") {
+	if !says(log.String(), "a client was refused", "certificate CN other, who may do nothing here, and has 4 connections") {
 		t.Errorf("the log:\n%s", log)
 	}
-	eventually(t, "only those that were let in count", func() bool { return len(agent.controls()) == maxStrangers })
+	eventually(t, "only those that were let in count", func() bool { return len(agent.controls()) == maxOfStranger })
 	c, err := open(t, authority, address, authority.Client(t, "ci"))
 	if err == nil {
 		_, err = c.List(t.Context())

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os/user"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -150,11 +152,25 @@ func knock(socket string) error {
 		return conn.Close()
 	case errors.Is(err, fs.ErrPermission):
 		return fault.WithHint(fmt.Errorf("agent socket %s: %w", socket, fs.ErrPermission),
-			"run as root, or as a member of the group that owns the socket ('ls -l "+socket+"')")
+			outsider(socket))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fault.WithHint(fmt.Errorf("%w: nothing listens at %s", ErrUnreachable, socket),
 			"start it with: sudo netemd (or name another socket with --socket or NETEMD_SOCKET)")
 	default:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
+}
+
+// outsider says how one comes to be let in at a socket that the kernel keeps one out of.
+func outsider(socket string) string {
+	me, st := "USER", syscall.Stat_t{}
+	if u, err := user.Current(); err == nil {
+		me = u.Username
+	}
+	if err := syscall.Stat(socket, &st); err == nil && st.Gid != 0 {
+		if g, err := user.LookupGroupId(strconv.FormatUint(uint64(st.Gid), 10)); err == nil {
+			return fmt.Sprintf("run as root, or as a member of the group %s: 'sudo usermod -aG %s %s' puts you into it, from the next login on", g.Name, g.Name, me)
+		}
+	}
+	return "run as root, or as a member of the group that owns the socket ('ls -l " + socket + "')"
 }

@@ -21,7 +21,7 @@ type Config struct {
 	TCP      TCP    `yaml:"tcp,omitempty"`
 	TTL      TTL    `yaml:"ttl"`
 	Limits   Limits `yaml:"limits"`
-	// Allow are the rules of who may do what; none: who may open the socket may do all.
+	// Allow are the rules of who may do what; none: root and the socket's group may do all.
 	Allow   []access.Rule `yaml:"allow,omitempty"`
 	Audit   Audit         `yaml:"audit,omitempty"`
 	Metrics Metrics       `yaml:"metrics,omitempty"`
@@ -38,9 +38,11 @@ type Config struct {
 type Socket struct {
 	// Path is default StateDir/netemd.sock.
 	Path string `yaml:"path,omitempty"`
-	// Group may open it beside root, where the host has that group; default netem.
+	// Group is who is answered beside root where there are no rules; default netem.
 	Group string `yaml:"group"`
-	// Mode is its permissions, in octal; default 0660.
+	// Mode is its permissions, in octal; default 0666: everybody may ask, and who may not is
+	// told so and written down. With 0660 the kernel keeps out whoever is not in Group, and
+	// nobody hears of it.
 	Mode Mode `yaml:"mode"`
 }
 
@@ -112,7 +114,7 @@ type Traces struct {
 func Default() Config {
 	return Config{
 		StateDir: "/run/netemd",
-		Socket:   Socket{Group: "netem", Mode: 0o660},
+		Socket:   Socket{Group: "netem", Mode: 0o666},
 		TTL:      TTL{Default: Duration(fault.DefaultTTL), Max: Duration(fault.MaxTTL)},
 		Limits: Limits{
 			RequestBytes: 1 << 20, Faults: 256, FaultsPerOwner: 256, Labs: 16, ProbesPerOwner: 4, Followers: 64, Waiting: 64,
@@ -127,5 +129,5 @@ type Duration time.Duration
 // Bytes is an amount with its unit: "1MiB"; a bare number is refused.
 type Bytes qdisc.Bytes
 
-// Mode is a file's permissions, in octal: 0660.
+// Mode is a file's permissions, in octal: 0666.
 type Mode uint32

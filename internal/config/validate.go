@@ -43,7 +43,7 @@ func (c Config) Validate() error {
 		v.refuse("socket.group", c.Socket.Group, "the name of a group")
 	}
 	if c.Socket.Mode&0o600 != 0o600 || c.Socket.Mode > maxMode {
-		v.refuse("socket.mode", c.Socket.Mode.String(), "permissions in octal by which its owner may read and write, such as 0660")
+		v.refuse("socket.mode", c.Socket.Mode.String(), "permissions in octal by which its owner may read and write, such as 0666")
 	}
 	v.tcp(c.TCP)
 	v.ttl("ttl.default", c.TTL.Default, time.Duration(c.TTL.Max))

@@ -46,11 +46,11 @@ func (b *Bytes) UnmarshalYAML(n ast.Node) error {
 // maxMode are the bits of read, write and execute.
 const maxMode = 0o777
 
-// UnmarshalYAML reads 0660, with or without quotes, in octal.
+// UnmarshalYAML reads 0666, with or without quotes, in octal.
 func (m *Mode) UnmarshalYAML(n ast.Node) error {
 	v, err := strconv.ParseUint(text(n), 8, 32)
 	if err != nil || v > maxMode {
-		return at(n, &qdisc.FieldError{Value: text(n), Want: "permissions in octal, such as 0660"})
+		return at(n, &qdisc.FieldError{Value: text(n), Want: "permissions in octal, such as 0666"})
 	}
 	*m = Mode(v)
 	return nil

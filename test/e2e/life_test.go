@@ -194,7 +194,7 @@ func testTwoClients(t *testing.T, a agent) {
 	}
 }
 
-// testNotAllowed: a user outside the group is told so, with exit code 7.
+// testNotAllowed: a user outside the group is told so and how to come into it, with exit code 7.
 func testNotAllowed(t *testing.T, a agent) {
 	open, err := os.MkdirTemp("", "netemd-e2e-bin-") // t.TempDir lets no other user through
 	if err != nil {
@@ -209,7 +209,7 @@ func testNotAllowed(t *testing.T, a agent) {
 	}
 	cmd := exec.Command(filepath.Join(open, "netemctl"), "list", "--socket", a.socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	if r := run(t, cmd); r.code != 7 || !strings.Contains(r.stderr, "permission denied") {
+	if r := run(t, cmd); r.code != 7 || !strings.Contains(r.stderr, "denied") || !strings.Contains(r.stderr, "usermod -aG netem nobody") {
 		t.Errorf("exit code %d, %s", r.code, r.stderr)
 	}
 	cmd = exec.Command(filepath.Join(open, "netemd"), "--state-dir", filepath.Join(open, "s"))
