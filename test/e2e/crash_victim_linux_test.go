@@ -96,7 +96,7 @@ func (v *victim) start(step string, args ...string) {
 		if _, err := os.Stat(socket); err != nil {
 			continue
 		}
-		c, err := client.Dial(socket)
+		c, err := client.Open(client.Endpoint{Socket: socket})
 		if err != nil {
 			continue
 		}
