@@ -56,12 +56,14 @@ func TestDisarmLosesNothing(t *testing.T) {
 				for range cycles {
 					set(t, e, p, qdisc.Netem{Delay: time.Microsecond})
 					e.mu.Lock()
-					q := e.places[p.Key()].queue
+					pl := e.places[p.Key()]
+					q := pl.queue
 					e.mu.Unlock()
 					time.Sleep(2 * ms)
 					if err := e.Clear(ctx, p); err != nil {
 						t.Fatal(err)
 					}
+					until(t, "gone", slower(5*time.Second), pl.disarmed)
 					counted += q.overflow.Load() + q.tapDropped.Load()
 				}
 				stop.Store(true)
@@ -73,6 +75,47 @@ func TestDisarmLosesNothing(t *testing.T) {
 				}
 			})
 		}
+	})
+}
+
+// Clear does not wait for packets that are not due, nor for what the kernel takes its time
+// over: what it returns after passes at once, and everything goes a little later.
+func TestClearDoesNotWait(t *testing.T) {
+	needTCX(t)
+	const late = 800 * ms
+	undisturbed(t, func() string {
+		l, e := newLab(t), newEngine(t, Config{})
+		p := onPort(l.place)
+		p.Owned = false
+		before := l.links(t, l.client)
+		f := l.newFlow(t, client4, server4, 0, port)
+		set(t, e, p, qdisc.Netem{Delay: late})
+		f.send(20, 64, 0)
+		c := counters(t, e, p)
+		if err := e.Clear(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		cleared := now()
+		f.send(20, 64, 0)
+		got := f.collect(40)
+		if said := waited(c); said != "" {
+			return said
+		}
+		if len(got) != 40 {
+			t.Fatalf("%d of 40 arrived", len(got))
+		}
+		for _, a := range got {
+			switch {
+			case a.number < 20 && a.delay() < late:
+				t.Errorf("packet %d came after %s", a.number, a.delay())
+			case a.number < 20 && a.at < cleared:
+				return "the machine stood still until all were due"
+			case a.number >= 20 && a.delay() > late/2:
+				return "a packet that nobody delays took " + a.delay().String()
+			}
+		}
+		until(t, "everything is gone", slower(5*time.Second), func() bool { return l.links(t, l.client) == before })
+		return ""
 	})
 }
 

@@ -16,8 +16,12 @@ import (
 	"netemd/qdisc"
 )
 
-// maxSockets bounds the places that have a queue.
-const maxSockets = 4096
+// maxSockets bounds the places that have a queue, and maxParting those that are taken away
+// at a time: each is a thread that waits for the kernel.
+const (
+	maxSockets = 4096
+	maxParting = 16
+)
 
 // Config is what an engine needs.
 type Config struct {
@@ -51,6 +55,8 @@ type Engine struct {
 	// closing ends what the background waits for.
 	closing    chan struct{}
 	background sync.WaitGroup
+	// parting has room for those that take a place away at the same time.
+	parting chan struct{}
 }
 
 // New makes an engine. It needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and starts
@@ -64,6 +70,7 @@ func New(cfg Config) (*Engine, error) {
 		logs:   map[string]*ruleLog{},
 
 		closing: make(chan struct{}),
+		parting: make(chan struct{}, maxParting),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -162,18 +169,44 @@ func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error)
 // Clear takes the impairment at p away. No packet is lost by it: those in the queue
 // leave when they are due, and new ones may overtake them. Clearing what is not
 // there, or is gone, is no error. A device of ours stays armed for the next fault; from
-// one of others everything is taken away, when the queue is empty or drainLimit over.
+// one of others everything is taken away, when the queue is empty or drainLimit over. What
+// goes with this process, whatever becomes of it, goes in the background: for what is
+// written to the page no packet is impaired any more.
 func (e *Engine) Clear(_ context.Context, p target.Place) error {
 	e.mu.Lock()
 	pl := e.places[p.Key()]
 	e.mu.Unlock()
-	if pl != nil {
-		pl.clear()
-		if !p.Owned {
-			e.forget(pl)
-		}
+	if pl == nil {
+		return nil
+	}
+	armed := pl.clear()
+	if !p.Owned && (!armed || pl.lasts() || !e.part(pl)) {
+		e.forget(pl)
 	}
 	return nil
+}
+
+// part takes a place off the books, and what it has away in the background. It is false when
+// it is off the books already, or the engine closes.
+func (e *Engine) part(pl *place) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.places[pl.key] != pl {
+		return false
+	}
+	delete(e.places, pl.key)
+	e.background.Go(func() {
+		e.parting <- struct{}{}
+		defer func() { <-e.parting }()
+		err := pl.disarm()
+		e.mu.Lock()
+		e.unhook(pl)
+		e.mu.Unlock()
+		if err != nil {
+			e.log.Warn("ebpf: take a place off", "place", pl.at.String(), "err", err)
+		}
+	})
+	return true
 }
 
 // Close clears everything, lets the queues run empty for up to drainLimit, and takes
@@ -199,7 +232,7 @@ func (e *Engine) Close() error {
 		errs []error
 	)
 	// Detaching waits for the kernel, so do it side by side, within reason.
-	limit := make(chan struct{}, 16)
+	limit := make(chan struct{}, maxParting)
 	for _, pl := range all {
 		limit <- struct{}{}
 		wg.Go(func() {

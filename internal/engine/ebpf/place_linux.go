@@ -284,12 +284,23 @@ func (pl *place) read() (fault.Status, error) {
 	return st, nil
 }
 
-func (pl *place) clear() {
+// clear lets all packets pass, and reports whether there was a program to tell so.
+func (pl *place) clear() bool {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	if pl.armed && !pl.dead {
-		pl.page.at.active.Store(0)
+	if !pl.armed || pl.dead {
+		return false
 	}
+	pl.page.at.active.Store(0)
+	return true
+}
+
+// lasts reports whether the place has something that outlives this process.
+func (pl *place) lasts() bool {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	_, goes := pl.prog.(*tcx)
+	return !goes
 }
 
 // disarm takes everything of the place away, once. Nothing is in force by then.
