@@ -43,6 +43,9 @@ type ethtool struct {
 // while nobody asked for it.
 var ethtoolFamily atomic.Uint32
 
+// Close closes the connection.
+func (e *ethtool) Close() error { return e.conn.Close() }
+
 func dialEthtool() (*ethtool, error) {
 	conn, err := genetlink.Dial(&netlink.Config{Strict: true})
 	if err != nil {

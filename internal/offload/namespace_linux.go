@@ -13,30 +13,24 @@ import (
 	"netemd/namespaces"
 )
 
-// namespace is an open namespace with connections to its kernel tables.
+// namespace is a namespace with connections to its kernel tables.
 type namespace struct {
-	name   string
-	cookie uint64
-	handle *namespaces.Namespace
-	links  *netlink.Handle
-	tool   *ethtool
+	name    string
+	cookie  uint64
+	session *namespaces.Session
+	links   *netlink.Handle
+	tool    *ethtool
 }
 
 // openNamespace opens the namespace of that name; empty is the process's own.
 func openNamespace(ctx context.Context, name string) (*namespace, error) {
-	h, err := namespaces.Open(name)
+	s, err := namespaces.Share(name)
 	if err != nil {
 		return nil, err
 	}
-	n := &namespace{name: name, handle: h}
-	if n.cookie, err = h.Cookie(); err == nil {
-		err = h.Do(ctx, func() (err error) {
-			if n.links, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-				return err
-			}
-			n.tool, err = dialEthtool()
-			return err
-		})
+	n := &namespace{name: name, cookie: s.Cookie(), session: s}
+	if n.links, err = s.Links(ctx); err == nil {
+		n.tool, err = namespaces.Kept(ctx, s, dialEthtool)
 	}
 	if err != nil {
 		n.close()
@@ -45,15 +39,7 @@ func openNamespace(ctx context.Context, name string) (*namespace, error) {
 	return n, nil
 }
 
-func (n *namespace) close() {
-	if n.tool != nil {
-		_ = n.tool.conn.Close()
-	}
-	if n.links != nil {
-		n.links.Close()
-	}
-	_ = n.handle.Close()
-}
+func (n *namespace) close() { n.session.Release() }
 
 // String is how errors call the namespace.
 func (n *namespace) String() string { return label(n.name) }

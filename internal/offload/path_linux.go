@@ -144,13 +144,13 @@ func (k *Keeper) peer(ctx context.Context, in opened, d device) (device, bool) {
 // find returns the name of the namespace that has that number in n.
 func (k *Keeper) find(n *namespace, number int) (string, bool) {
 	is := func(name string) bool {
-		h, err := namespaces.Open(name)
-		if err != nil {
-			return false
-		}
-		defer func() { _ = h.Close() }()
-		got, err := n.links.GetNetNsIdByFd(h.FD())
-		return err == nil && got == number
+		same := false
+		err := namespaces.Within(name, func(s *namespaces.Session) error {
+			got, err := n.links.GetNetNsIdByFd(s.FD())
+			same = got == number
+			return err
+		})
+		return err == nil && same
 	}
 	id := peerID{n.cookie, number}
 	k.mu.Lock()
