@@ -57,6 +57,9 @@ func Kept[T io.Closer](context.Context, *Session, func() (T, error)) (c T, err e
 	return c, errOther
 }
 
+// Spoil does nothing.
+func (*Session) Spoil() {}
+
 // Release does nothing.
 func (*Session) Release() {}
 

@@ -171,6 +171,16 @@ func (s *Session) Release() {
 	}
 }
 
+// Spoil has the next one who asks open a session of his own: after an error nobody knows what
+// is still on its way in a connection.
+func (s *Session) Spoil() {
+	sessions.mu.Lock()
+	defer sessions.mu.Unlock()
+	if !s.gone {
+		s.drop(s.Name())
+	}
+}
+
 // close is called once, when nobody has s.
 func (s *Session) close() {
 	for _, c := range s.kept {

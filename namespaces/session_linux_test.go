@@ -130,6 +130,25 @@ func TestSessionLetsADeletedNamespaceGo(t *testing.T) {
 	within(t, "gone with its namespace", func() bool { return !strings.Contains(devices(t, b), "v1") })
 }
 
+func TestSpoiledSessionIsNotFound(t *testing.T) {
+	name := create(t)
+	var ends atomic.Int32
+	s := shareOf(t, name)
+	if _, err := Kept(t.Context(), s, func() (*closing, error) { return &closing{&ends}, nil }); err != nil {
+		t.Fatal(err)
+	}
+	s.Spoil()
+	s.Spoil()
+	again := shareOf(t, name)
+	defer again.Release()
+	if again == s || again.Cookie() != s.Cookie() || ends.Load() != 0 {
+		t.Errorf("%p after %p, %d closed", again, s, ends.Load())
+	}
+	if s.Release(); ends.Load() != 1 {
+		t.Error("not closed with its last user")
+	}
+}
+
 func TestShareRefuses(t *testing.T) {
 	for _, name := range []string{"../x", "no-such-nt-ns"} {
 		if s, err := Share(name); err == nil {

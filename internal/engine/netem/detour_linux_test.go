@@ -1,6 +1,7 @@
 package netem
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,9 +14,11 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"netemd/internal/target"
 	"netemd/internal/testenv"
+	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -31,16 +34,18 @@ var (
 	fakes   = map[string]qdisc.Netem{} // by the device's name
 )
 
-func fakeDial(c qdisc.Config) (roots, error) {
-	conn, err := qdisc.Dial(c)
-	if err != nil {
-		return nil, err
-	}
-	h, err := handleAt(c.NetNS)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return &fakeRoots{conn, h}, nil
+func fakeDial(ctx context.Context, ns *namespaces.Session) (roots, error) {
+	return namespaces.Kept(ctx, ns, func() (*fakeRoots, error) {
+		conn, err := qdisc.Dial(qdisc.Config{Namespace: ns.Name()})
+		if err != nil {
+			return nil, err
+		}
+		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return &fakeRoots{conn, h}, nil
+	})
 }
 
 func (f *fakeRoots) Close() error {

@@ -30,12 +30,12 @@ type Config struct {
 // Engine is the sch_netem engine. It needs CAP_NET_ADMIN and, for other namespaces
 // than its own, CAP_SYS_ADMIN; for devices of others CAP_BPF, and where ifb is a
 // module that is not loaded, CAP_SYS_MODULE. It is safe for concurrent use; calls for one device
-// run one after another. Between calls it holds no namespace open.
+// run one after another. Between calls it holds no namespace open but as namespaces.Session does.
 type Engine struct {
 	state string
 	log   *slog.Logger
-	// dial is qdisc.Dial, but for tests on kernels without netem.
-	dial func(qdisc.Config) (roots, error)
+	// dial connects to a namespace, by dialRoots but for tests on kernels without netem.
+	dial func(context.Context, *namespaces.Session) (roots, error)
 	// clsactOnly leaves tcx aside, as on a kernel before 6.6.
 	clsactOnly bool
 	// drains are the ifbs that still let go of their packets.
@@ -55,7 +55,7 @@ func New(cfg Config) *Engine {
 	}
 	return &Engine{
 		state: mark(cfg.State), log: cfg.Log, devices: map[key]*device{},
-		dial: func(c qdisc.Config) (roots, error) { return qdisc.Dial(c) },
+		dial: dialRoots,
 	}
 }
 
@@ -210,13 +210,14 @@ func (e *Engine) Close() error {
 type conn struct {
 	roots
 	*rtnl
-	ns  *namespaces.Namespace
+	ns  *namespaces.Session
 	log *slog.Logger
 }
 
-// Close closes all.
+// Close lets the next one have them.
 func (c *conn) Close() error {
-	return errors.Join(c.roots.Close(), c.rtnl.Close(), c.ns.Close())
+	c.ns.Release()
+	return nil
 }
 
 // with calls f with connections to p's namespace, one call for a device at a time.
@@ -237,7 +238,9 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*conn, *device
 	c, err := e.connect(p)
 	if err == nil {
 		defer func() { _ = c.Close() }()
-		err = f(c, d)
+		if err = f(c, d); err != nil {
+			c.ns.Spoil()
+		}
 	} else if errors.Is(err, fs.ErrNotExist) {
 		if x := d.detours[p.Key()]; x != nil {
 			x.settle()
@@ -253,38 +256,36 @@ func (e *Engine) with(ctx context.Context, p target.Place, f func(*conn, *device
 // connect connects to the namespace that p means. The error is fs.ErrNotExist when
 // another one has its name now.
 func (e *Engine) connect(p target.Place) (*conn, error) {
-	ns, err := namespaces.Open(p.Namespace)
+	ns, err := namespaces.Share(p.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	if p.Cookie != 0 {
-		cookie, err := ns.Cookie()
-		if err == nil && cookie != p.Cookie {
-			err = fmt.Errorf("namespace %q was made anew: %w", p.Namespace, fs.ErrNotExist)
-		}
-		if err != nil {
-			return nil, errors.Join(err, ns.Close())
-		}
+	if p.Cookie != 0 && ns.Cookie() != p.Cookie {
+		ns.Release()
+		return nil, fmt.Errorf("namespace %q was made anew: %w", p.Namespace, fs.ErrNotExist)
 	}
-	c, err := e.connectTo(ns)
-	if err != nil {
-		return nil, errors.Join(err, ns.Close())
-	}
-	return c, nil
+	return e.connectTo(ns)
 }
 
-// connectTo connects to a namespace, which it closes with the connections, but not when
-// it fails.
-func (e *Engine) connectTo(ns *namespaces.Namespace) (*conn, error) {
-	r, err := e.dial(qdisc.Config{NetNS: ns.FD(), Namespace: ns.Name()})
+// connectTo connects to a namespace, which it releases with the connections, or when it
+// fails.
+func (e *Engine) connectTo(ns *namespaces.Session) (*conn, error) {
+	ctx := context.Background()
+	r, err := e.dial(ctx, ns)
 	if err != nil {
+		ns.Release()
 		return nil, err
 	}
-	c, err := dialRTNL(ns.FD(), ns.Name())
+	c, err := namespaces.Kept(ctx, ns, func() (*rtnl, error) { return dialRTNL(0, ns.Name()) })
 	if err != nil {
-		return nil, errors.Join(err, r.Close())
+		ns.Release()
+		return nil, err
 	}
 	return &conn{roots: r, rtnl: c, ns: ns, log: e.log}, nil
+}
+
+func dialRoots(ctx context.Context, ns *namespaces.Session) (roots, error) {
+	return namespaces.Kept(ctx, ns, func() (*qdisc.Conn, error) { return qdisc.Dial(qdisc.Config{Namespace: ns.Name()}) })
 }
 
 func nameOf(p target.Place) qdisc.Device { return qdisc.Device{Name: p.Device, Index: p.Index} }

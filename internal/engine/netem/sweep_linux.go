@@ -34,13 +34,13 @@ func (e *Engine) sweep(ctx context.Context, names []string) error {
 }
 
 func (e *Engine) sweepNamespace(ctx context.Context, name string) error {
-	ns, err := namespaces.Open(name)
+	ns, err := namespaces.Share(name)
 	if err != nil {
 		return err
 	}
 	c, err := e.connectTo(ns)
 	if err != nil {
-		return errors.Join(err, ns.Close())
+		return err
 	}
 	defer func() { _ = c.Close() }()
 	all, err := c.links()
