@@ -2,7 +2,10 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -17,15 +20,15 @@ import (
 // slowEngine takes its time for what a test says.
 type slowEngine struct {
 	*fakeEngine
-	mu               sync.Mutex
-	set, read, clear time.Duration
+	mu              sync.Mutex
+	set, read, free time.Duration
 }
 
 // slow makes the calls from now on take that long.
-func (e *slowEngine) slow(set, read, clear time.Duration) {
+func (e *slowEngine) slow(set, read, free time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.set, e.read, e.clear = set, read, clear
+	e.set, e.read, e.free = set, read, free
 }
 
 func (e *slowEngine) sleep(d *time.Duration) {
@@ -46,7 +49,7 @@ func (e *slowEngine) Read(ctx context.Context, p target.Place) (fault.Status, er
 }
 
 func (e *slowEngine) Clear(ctx context.Context, p target.Place) error {
-	e.sleep(&e.clear)
+	e.sleep(&e.free)
 	return e.fakeEngine.Clear(ctx, p)
 }
 
@@ -214,5 +217,85 @@ func TestKeepAndRetire(t *testing.T) {
 	err := m.Retire(t.Context(), []string{"pg"}, func(context.Context) error { t.Error("the target went"); return nil })
 	if err == nil || !strings.Contains(err.Error(), "handed its faults over") {
 		t.Errorf("a target whose faults were handed over: %v", err)
+	}
+}
+
+// Whatever clients are told while the faults are handed over is what the next life has:
+// each fault as its owner knows it, and none that he ended.
+func TestKeepAmongClients(t *testing.T) {
+	handed := 0
+	for seed := range uint64(8) {
+		m, e := newSlowHost(t)
+		e.slow(50*time.Microsecond, 20*time.Microsecond, 50*time.Microsecond)
+		const clients = 24
+		known := make([]map[string]fault.Fault, clients)
+		var done sync.WaitGroup
+		for client := range clients {
+			known[client] = map[string]fault.Fault{}
+			done.Go(func() {
+				r := rand.New(rand.NewPCG(seed, uint64(client)))
+				if err := busy(t.Context(), m, r, fmt.Sprint(1000+client/2), known[client]); err == nil || !strings.Contains(err.Error(), "the agent is shutting down") {
+					t.Errorf("client %d: %v", client, err)
+				}
+			})
+		}
+		time.Sleep(20 * time.Millisecond)
+		kept := m.Keep(t.Context())
+		done.Wait()
+		all := map[string]fault.Fault{}
+		for _, k := range known {
+			maps.Copy(all, k)
+		}
+		for _, k := range kept {
+			f, ok := all[k.ID]
+			if delete(all, k.ID); !ok || f.Spec.Packet.Loss != k.Spec.Packet.Loss || !f.Expires.Equal(k.Expires) {
+				t.Errorf("kept %+v, and its owner knows %+v", k, f)
+			}
+		}
+		if handed += len(kept); len(all) > 0 {
+			t.Errorf("not kept: %+v", all)
+		}
+		if err := m.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if handed == 0 {
+		t.Error("nothing was ever handed over")
+	}
+}
+
+// busy applies, changes, renews and clears until it is refused, and notes what it was told.
+// Two clients share a port, so that they meet in a lane.
+func busy(ctx context.Context, m *Manager, r *rand.Rand, port string, known map[string]fault.Fault) error {
+	for n := qdisc.Percent(1); ; n++ {
+		s := on(port)
+		s.Owner, s.Packet = "uid "+port, &qdisc.Netem{Loss: 1}
+		if r.IntN(2) == 0 {
+			s.Packet = &qdisc.Netem{Delay: time.Millisecond}
+		}
+		f, err := m.Apply(ctx, s)
+		if errors.Is(err, fault.ErrConflict) {
+			continue // the other client's
+		}
+		if err != nil {
+			return err
+		}
+		known[f.ID] = f
+		for range r.IntN(3) {
+			loss := 1 + n/1000
+			if r.IntN(2) == 0 && s.Packet.Loss != 0 {
+				f, err = m.Change(ctx, f.ID, s.Owner, 0, qdisc.Patch{Loss: &loss})
+			} else {
+				f, err = m.Renew(ctx, f.ID, s.Owner, time.Duration(1+r.IntN(1000))*time.Minute)
+			}
+			if err != nil {
+				return err
+			}
+			known[f.ID] = f
+		}
+		if _, err := m.Clear(ctx, fault.Selector{ID: f.ID}, s.Owner); err != nil {
+			return err
+		}
+		delete(known, f.ID)
 	}
 }
