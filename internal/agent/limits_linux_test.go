@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -187,5 +188,33 @@ func TestLimits(t *testing.T) {
 	end()
 	if _, err := p.begin("ann", 1); err != nil {
 		t.Errorf("the next probe: %v", err)
+	}
+}
+
+// A hook of a device takes 63 programs in the kernel: one fault more is refused in words that
+// say so, and what to do.
+func TestMostFaultsAtOneHook(t *testing.T) {
+	a, b := netns(t, "a"), netns(t, "b")
+	pair(t, a, b)
+	_, c := serveWith(t, Config{Log: slog.New(slog.DiscardHandler)})
+	const most = 63
+	for i := range uint16(most + 1) {
+		spec := fault.Spec{Selector: ports(a, port(5001+i)), Packet: &qdisc.Netem{Loss: 1}, Engine: fault.EBPF}
+		f, err := c.Apply(t.Context(), spec)
+		if i < most {
+			if err != nil {
+				t.Fatalf("fault %d: %v", i+1, err)
+			}
+			continue
+		}
+		if errors.Is(err, errors.ErrUnsupported) { // tcx is what takes so few
+			t.Fatalf("fault %d: %+v, %v: want busy, since others may go", i+1, f, err)
+		}
+		if !errors.Is(err, fault.ErrBusy) || !says(err.Error(), "63 programs are there already, which is the most that the kernel takes at a hook") || !says(fault.HintOf(err), "several") {
+			t.Errorf("fault %d: %+v, %v, hint %q", i+1, f, err, fault.HintOf(err))
+		}
+	}
+	if fs, err := c.List(t.Context()); err != nil || len(fs) != most {
+		t.Errorf("%d faults are left, %v, want %d", len(fs), err, most)
 	}
 }

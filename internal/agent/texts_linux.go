@@ -24,7 +24,7 @@ const (
 // names are the fields that hold the name of something, in whatever message, and what that
 // is.
 var names = map[protoreflect.Name]string{
-	"target": "a target's name", "name": "a name", "id": "the id of a fault",
+	"target": "a target's name", "name": "a name", "id": "the id of a fault", "life": "the name of a life",
 }
 
 // checkTexts refuses what no text of a request has, so that none is ever part of a path,

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 )
@@ -14,6 +15,13 @@ var ErrConflict = errors.New("conflict")
 // ErrBusy is returned, wrapped with what is in progress, for what is done a few at a
 // time: it may be asked for again later.
 var ErrBusy = errors.New("busy")
+
+// FullHook says of the kernel's ERANGE that a hook of a device has as many programs as it takes
+// (BPF_MPROG_MAX of linux/bpf_mprog.h, less one that ends the list). It matches ErrBusy.
+func FullHook(err error) error {
+	return WithHint(fmt.Errorf("%w: 63 programs are there already, which is the most that the kernel takes at a hook of a device (%w)", ErrBusy, err),
+		"each fault takes one: clear some there, or say several flows as one fault (--port 5000-5100, --dst A,B)")
+}
 
 // ErrProtected is returned, wrapped with what would be cut off and by which Force it
 // is allowed, for a fault by which one could lock oneself out. It matches

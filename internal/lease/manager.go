@@ -224,6 +224,12 @@ func (m *Manager) check(s fault.Spec) (fault.Spec, error) {
 
 // apply makes h, unless something is in its way: the error is an obstacle then.
 func (m *Manager) apply(ctx context.Context, h *held, w *waiter, hold bool) error {
+	m.mu.Lock()
+	full := m.checkRoom(h.fault.Spec) // before anything is looked up for one that has no place
+	m.mu.Unlock()
+	if full != nil {
+		return fmt.Errorf("apply: %w", full)
+	}
 	leave, err := m.enterNew(ctx, h)
 	if err != nil {
 		return err

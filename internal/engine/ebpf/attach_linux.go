@@ -16,13 +16,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/namespaces"
 )
-
-// errFull says that a hook has as many programs as it takes (BPF_MPROG_MAX of
-// linux/bpf_mprog.h).
-var errFull = errors.New("64 programs are there already")
 
 // attachment is a program on one hook of one device.
 type attachment interface {
@@ -64,7 +61,7 @@ func (a *attacher) attach(namespace string, index int, hook target.Hook, prog *e
 		case gone(err):
 			return nil, fmt.Errorf("attach to tcx %s: %w (%w)", hook, fs.ErrNotExist, err)
 		case errors.Is(err, syscall.ERANGE):
-			return nil, fmt.Errorf("attach to tcx %s: %w: %w (%w)", hook, errFull, errors.ErrUnsupported, err)
+			return nil, fmt.Errorf("attach to tcx %s: %w", hook, fault.FullHook(err))
 		case !errors.Is(err, ebpf.ErrNotSupported):
 			return nil, fmt.Errorf("attach to tcx %s: %w", hook, err)
 		}

@@ -183,7 +183,7 @@ func (pl *place) arm(ctx context.Context) error {
 		// Places that still go make room.
 		for end := time.Now().Add(drainLimit); ; time.Sleep(20 * time.Millisecond) {
 			pl.prog, err = pl.e.attach.attach(pl.at.Namespace, pl.at.Index, pl.at.Hook, prog)
-			if !errors.Is(err, errFull) || context.Cause(ctx) != nil || time.Now().After(end) {
+			if !errors.Is(err, fault.ErrBusy) || context.Cause(ctx) != nil || time.Now().After(end) {
 				break
 			}
 		}

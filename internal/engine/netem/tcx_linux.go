@@ -14,6 +14,7 @@ import (
 	tcx "github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/fault"
 	"netemd/internal/match"
 	"netemd/internal/target"
 )
@@ -153,8 +154,11 @@ func (c *conn) hold(x *detour, l link, header int, made *undo) error {
 func (n *entry) attach(l link, hook target.Hook) (err error) {
 	at := attachType(hook)
 	n.link, err = tcx.AttachTCX(tcx.TCXOptions{Interface: l.index, Program: n.program, Attach: at, Anchor: anchor(l, at)})
-	if errors.Is(err, unix.ENODEV) {
+	switch {
+	case errors.Is(err, unix.ENODEV):
 		err = fmt.Errorf("%w: %w", err, fs.ErrNotExist)
+	case errors.Is(err, unix.ERANGE):
+		err = fault.FullHook(err)
 	}
 	return err
 }
