@@ -27,6 +27,36 @@ var names = []string{
 	"lease.repair.begin", "lease.repair.intended", "lease.repair.place", "lease.repair.recorded",
 	// Handing over to the next agent, which puts them back as it makes others.
 	"lease.keep.begin", "lease.restore.begin", "lease.restore.done",
+
+	// Segmentation offload: switched off and back.
+	"offload.off.recorded", "offload.off.features", "offload.off.segments",
+	"offload.back.features", "offload.back.segments", "offload.back.forgotten",
+
+	// The ebpf engine. A place is armed, has a fault, and is disarmed.
+	"ebpf.place.page", "ebpf.place.program", "ebpf.place.attached", "ebpf.place.armed", "ebpf.fault.set", "ebpf.fault.open",
+	"ebpf.place.detached", "ebpf.place.disarmed",
+	// Its queue.
+	"ebpf.tap.made", "ebpf.tap.up", "ebpf.queue.socket", "ebpf.queue.return", "ebpf.queue.started", "ebpf.queue.drained", "ebpf.queue.released",
+	// A rule that chooses packets.
+	"ebpf.rule.ring", "ebpf.rule.connections", "ebpf.rule.set",
+	// A program of others came before its own.
+	"ebpf.lead.attached", "ebpf.lead.detached",
+	// Where the kernel has no tcx.
+	"ebpf.clsact.added", "ebpf.filter.added", "ebpf.filter.gone", "ebpf.clsact.gone",
+
+	// The netem engine. A root of a device of ours; that of an ifb changes too.
+	"netem.root.added", "netem.root.changed",
+	// The way back to a device that has no clsact.
+	"netem.gate.made", "netem.gate.alias", "netem.gate.clsact", "netem.gate.filter", "netem.gate.up", "netem.gate.gone",
+	// What the packets are sent to, and what sends them there.
+	"netem.ifb.made", "netem.ifb.alias", "netem.ifb.root", "netem.ifb.up", "netem.ifb.gone", "netem.remains.gone",
+	"netem.clsact.recorded", "netem.clsact.added", "netem.clsact.handed", "netem.clsact.gone", "netem.filter.set", "netem.filter.gone",
+
+	// A lab.
+	"lab.up.recorded", "lab.up.marked", "lab.up.sysctls", "lab.up.namespace", "lab.up.veth", "lab.up.route", "lab.up.link",
+	"lab.up.device", "lab.up.complete",
+	"lab.service.cluster", "lab.service.started", "lab.service.recorded",
+	"lab.down.service", "lab.down.namespace", "lab.down.files", "lab.down.record",
 }
 
 // Names returns the names of all steps, sorted.

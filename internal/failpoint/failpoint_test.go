@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 // the function is called.
 const step = "step"
 
+// failAt is the name of a variable that is At, but for tests.
+const failAt = "failAt"
+
 // called are the names of all steps in the tree.
 func called(t *testing.T) []string {
 	t.Helper()
@@ -69,6 +72,8 @@ func called(t *testing.T) []string {
 					} else if s.Sel.Name == "enforce" {
 						add(c.Args[len(c.Args)-1])
 					}
+				} else if f, ok := c.Fun.(*ast.Ident); ok && f.Name == failAt {
+					add(c.Args[0])
 				}
 			}
 			return true

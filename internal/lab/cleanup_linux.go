@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"netemd/internal/failpoint"
 	"netemd/namespaces"
 )
 
@@ -85,6 +86,7 @@ func (m *Manager) teardown(ctx context.Context, r *running) error {
 			if err := s.Process.stop(stopSteps(s.Kind)...); err != nil {
 				errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
 			}
+			failpoint.At("lab.down.service")
 		}
 	}
 	m.mu.Lock()
@@ -99,18 +101,21 @@ func (m *Manager) teardown(ctx context.Context, r *running) error {
 			m.cfg.Log.Warn("left alone: a namespace of a lab's name that is not the lab's", "namespace", d.Namespace(node))
 		case state == ours:
 			errs = append(errs, removeNamespace(ctx, d.Namespace(node)))
+			failpoint.At("lab.down.namespace")
 		}
 	}
 	for _, s := range r.record.Services {
 		errs = append(errs, m.removeHome(d.Name, s))
 	}
 	errs = append(errs, os.RemoveAll(m.labDir(d.Name)))
+	failpoint.At("lab.down.files")
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if err := os.Remove(m.recordPath(d.Name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	failpoint.At("lab.down.record")
 	m.tidy()
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/target"
 	"netemd/namespaces"
 )
@@ -183,6 +184,7 @@ func (m *Manager) make(ctx context.Context, r *running, progress func(string)) e
 	if err := m.save(r.record); err != nil {
 		return err
 	}
+	failpoint.At("lab.up.recorded")
 	progress(fmt.Sprintf("namespaces %s", strings.Join(d.nodes(), ", ")))
 	for _, node := range d.nodes() {
 		if err := context.Cause(ctx); err != nil {
@@ -191,6 +193,7 @@ func (m *Manager) make(ctx context.Context, r *running, progress func(string)) e
 		if err := m.makeNode(r.record, node); err != nil {
 			return err
 		}
+		failpoint.At("lab.up.namespace")
 	}
 	for i, l := range d.Links {
 		if err := context.Cause(ctx); err != nil {
@@ -200,6 +203,7 @@ func (m *Manager) make(ctx context.Context, r *running, progress func(string)) e
 		if err := m.connect(d, i); err != nil {
 			return err
 		}
+		failpoint.At("lab.up.link")
 	}
 	for _, node := range d.nodes() {
 		if err := operational(ctx, d.Namespace(node)); err != nil {
@@ -217,7 +221,9 @@ func (m *Manager) make(ctx context.Context, r *running, progress func(string)) e
 		}
 	}
 	r.record.Complete, r.record.Up = true, time.Now().UTC()
-	return m.save(r.record)
+	err := m.save(r.record)
+	failpoint.At("lab.up.complete")
+	return err
 }
 
 // devices resolves the targets and gives the wires' devices to NewDevice.
@@ -242,6 +248,7 @@ func (m *Manager) devices(ctx context.Context, r *running) error {
 		if err := m.cfg.NewDevice(ctx, p); err != nil {
 			return fmt.Errorf("device %s in %s: %w", p.Device, p.Namespace, err)
 		}
+		failpoint.At("lab.up.device")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/target"
 	"netemd/namespaces"
 )
@@ -123,9 +124,11 @@ func (m *Manager) makeNode(r *record, node string) error {
 		if err := h.LinkSetAlias(lo, m.mark(d.Name, node)); err != nil {
 			return fmt.Errorf("alias of lo: %w", err)
 		}
+		failpoint.At("lab.up.marked")
 		if r.Sysctls[node], err = configure(wire, six); err != nil {
 			return err
 		}
+		failpoint.At("lab.up.sysctls")
 		return h.LinkSetUp(lo)
 	})
 	if errors.Is(err, os.ErrExist) {
@@ -140,6 +143,7 @@ func (m *Manager) connect(d Definition, i int) error {
 		if err := namespaces.CreateVeth(d.vethEnd(c.a), d.vethEnd(c.b)); err != nil {
 			return err
 		}
+		failpoint.At("lab.up.veth")
 		if err := errors.Join(m.reach(d, c.a, c.b.mac), m.reach(d, c.b, c.a.mac)); err != nil {
 			return err
 		}
@@ -237,6 +241,7 @@ func (m *Manager) reach(d Definition, p port, peer net.HardwareAddr) error {
 		if err != nil {
 			return fmt.Errorf("route to %s by %s in %s: %w", p.far, p.device, d.Namespace(p.node), err)
 		}
+		failpoint.At("lab.up.route")
 		err = h.NeighSet(&netlink.Neigh{
 			LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: far, HardwareAddr: peer,
 		})

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/failpoint"
 	"netemd/namespaces"
 )
 
@@ -111,6 +112,7 @@ func (m *Manager) startPostgres(ctx context.Context, r *running, rec *serviceRec
 	if err := m.initdb(ctx, r.record.Definition.Name, ns, rec, bin, cred, log); err != nil {
 		return err
 	}
+	failpoint.At("lab.service.cluster")
 	progress(fmt.Sprintf("%s: starting on %s", rec.Name, rec.Address))
 	rules, err := writeRules(rec.Home)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/child"
+	"netemd/internal/failpoint"
 	"netemd/namespaces"
 )
 
@@ -146,10 +147,13 @@ func (m *Manager) startProxy(ctx context.Context, r *running, rec *serviceRecord
 
 // started records a service's process, so that it can be ended after a crash.
 func (m *Manager) started(r *record, rec *serviceRecord, pid int) (err error) {
+	failpoint.At("lab.service.started")
 	if rec.Process, err = identify(pid); err != nil {
 		return fmt.Errorf("ended at once: %w%s", err, logTail(rec.Log))
 	}
-	return m.save(r)
+	err = m.save(r)
+	failpoint.At("lab.service.recorded")
+	return err
 }
 
 // wait asks until the service is ready, has ended or ctx ends. gone is nil when this

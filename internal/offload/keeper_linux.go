@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 )
 
@@ -45,6 +46,7 @@ func (k *Keeper) off(ctx context.Context, id string, devices []fault.Offload) ([
 	if err := k.save(whole); err != nil {
 		return nil, err
 	}
+	failpoint.At("offload.off.recorded")
 	for _, c := range r.Devices {
 		if err = in[c.Namespace].switchOff(c); err != nil {
 			break
@@ -159,10 +161,12 @@ func (n *namespace) switchOff(c change) error {
 	if err := n.set(c, wanted); err != nil {
 		return err
 	}
+	failpoint.At("offload.off.features")
 	if c.Segments > 0 {
-		return n.setSegments(l, c, 1)
+		err = n.setSegments(l, c, 1)
+		failpoint.At("offload.off.segments")
 	}
-	return nil
+	return err
 }
 
 // set asks for features; none is no request.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 )
 
@@ -44,7 +45,9 @@ func (k *Keeper) restore(ctx context.Context, id string) (released, error) {
 	if r.Devices = done.failed; len(r.Devices) > 0 {
 		return done, errors.Join(err, k.save(*r))
 	}
-	return done, errors.Join(err, k.remove(id))
+	err = errors.Join(err, k.remove(id))
+	failpoint.At("offload.back.forgotten")
+	return done, err
 }
 
 // Repair restores what every record says, after a crash, and returns the devices that it
@@ -116,6 +119,7 @@ func (n *namespace) switchBack(c change, held []change) ([]string, error) {
 	if err := n.set(c, wanted); err != nil {
 		return nil, err
 	}
+	failpoint.At("offload.back.features")
 	back := slices.Sorted(maps.Keys(wanted))
 	// Another value than ours is somebody else's wish.
 	if segments != 0 && l.Attrs().GSOMaxSegs == 1 {
@@ -123,6 +127,7 @@ func (n *namespace) switchBack(c change, held []change) ([]string, error) {
 			return nil, err
 		}
 		back = append(back, GSOMaxSegs)
+		failpoint.At("offload.back.segments")
 	}
 	s, err := n.read(l)
 	if err != nil {

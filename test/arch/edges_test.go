@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"internal/content": {"internal/ether", "qdisc"},
 	// The link layer of a packet, for both of the rooms that read one.
 	"internal/ether": {},
-	"internal/lab":   {"internal/child", "internal/target", "namespaces", "qdisc"},
+	"internal/lab":   {"internal/child", "internal/failpoint", "internal/target", "namespaces", "qdisc"},
 	"internal/lab/":  {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
 	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
 	// The clock that events and records are told by.
@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"internal/fidelity": {},
 	// Sends numbered packets through a fault and judges what arrives.
 	"internal/verify":   {"internal/fault", "internal/fidelity", "internal/match", "internal/target", "namespaces", "qdisc"},
-	"internal/offload":  {"internal/fault", "internal/target", "namespaces"},
+	"internal/offload":  {"internal/failpoint", "internal/fault", "internal/target", "namespaces"},
 	"internal/prober":   {"internal/child", "internal/evidence", "namespaces", "probe", "probe/postgres"},
 	"internal/evidence": {"internal/child", "namespaces", "probe"},
 	// The answers are plain types; what tries the kernel stands below them.

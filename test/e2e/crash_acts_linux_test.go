@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/client"
 	"netemd/internal/content"
 	"netemd/internal/fault"
 	"netemd/internal/match"
@@ -21,8 +24,8 @@ import (
 	"netemd/qdisc"
 )
 
-// play is one life of an agent: what clients do to it until it is killed. Errors are not
-// told, since after the kill there is nothing else; err is the first.
+// play is one life of an agent: what clients do to it until it is killed. err is the first
+// thing that an agent which lived refused.
 type play struct {
 	*victim
 	g      *ground
@@ -36,6 +39,8 @@ type act struct {
 	passes []string
 	// slow says that it takes longer than some seconds.
 	slow bool
+	// lab says that it makes one.
+	lab bool
 	// args are for netemd, and earlier what another life of it does before, of which
 	// nothing is killed.
 	args    []string
@@ -43,15 +48,19 @@ type act struct {
 	run     func(*play)
 }
 
+// acts are looked through from the first; what is special comes before what is not.
 var acts = []act{
-	{name: "faults", passes: []string{"lease.apply.", "lease.change.", "lease.clear."}, run: (*play).faults},
 	{name: "expire", passes: []string{"lease.expire."}, run: (*play).expire},
 	{name: "undo", passes: []string{"lease.undo."}, run: (*play).undo},
 	{name: "hold", passes: []string{"lease.hold."}, run: (*play).hold},
 	{name: "follow", passes: []string{"lease.follow."}, slow: true, run: (*play).follow},
-	{name: "repair", passes: []string{"lease.repair."}, run: (*play).repair},
+	{name: "repair", passes: []string{"lease.repair.", "netem.remains."}, run: (*play).repair},
 	{name: "keep", passes: []string{"lease.keep."}, args: []string{"--keep"}, run: (*play).keep},
 	{name: "restore", passes: []string{"lease.restore."}, args: []string{"--keep"}, earlier: (*play).keep, run: func(*play) {}},
+	{name: "lead", passes: []string{"ebpf.lead."}, run: (*play).lead},
+	{name: "lab", passes: []string{"lab.service.", "lab.down.", "lab.up.complete", "lab.up.device", "netem.root.added"}, slow: true, lab: true, run: (*play).lab},
+	{name: "half a lab", passes: []string{"lab.up."}, lab: true, run: (*play).lab},
+	{name: "faults", passes: []string{"lease.", "offload.", "ebpf.", "netem."}, run: (*play).faults},
 }
 
 // actOf is the act in which a step is passed.
@@ -64,6 +73,27 @@ func actOf(step string) (act, bool) {
 		}
 	}
 	return act{}, false
+}
+
+// elsewhere says why a step is not passed with an engine on this kernel, and where it is.
+func elsewhere(step string, engine fault.Engine, tcx bool) string {
+	room, _, _ := strings.Cut(step, ".")
+	begins := func(prefixes ...string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(step, p) })
+	}
+	switch {
+	case step == "lab.up.device" && engine != fault.Netem:
+		return "on a kernel with netem"
+	case room == "netem" && engine != fault.Netem:
+		return "with the netem engine"
+	case room == "ebpf" && engine != fault.EBPF:
+		return "with the ebpf engine"
+	case begins("ebpf.clsact.", "ebpf.filter.") && tcx:
+		return "on a kernel without tcx"
+	case begins("ebpf.lead.", "netem.gate.") && !tcx:
+		return "on a kernel with tcx"
+	}
+	return ""
 }
 
 // apply makes a fault and returns its id.
@@ -82,7 +112,10 @@ func (p *play) clear(id string) {
 }
 
 func (p *play) note(err error) {
-	if p.err == nil && !p.dead() {
+	if err == nil {
+		return
+	}
+	if p.err == nil && !errors.Is(err, client.ErrUnreachable) && !p.within(100*time.Millisecond) {
 		p.err = err
 	}
 }
@@ -93,10 +126,11 @@ func (p *play) faults() {
 	peer := thereFour.String()
 	first := p.apply(p.g.at("v0", fault.Spec{Packet: lossOf(30), Direction: fault.Both, Offload: fault.OffloadOff}, peer))
 	second := p.apply(p.g.at("w0", fault.Spec{Packet: delayOf(20 * time.Millisecond), Direction: fault.Both}))
-	third := p.apply(p.g.at("t0", fault.Spec{Packet: lossOf(10)}))
+	third := p.apply(p.g.at("t0", fault.Spec{Packet: lossOf(10)}, "192.0.2.1"))
+	fourth := p.apply(p.g.at("t0", fault.Spec{Packet: lossOf(10)}, "192.0.2.2"))
 	rule := p.apply(p.g.at("v0", fault.Spec{Content: &content.Rule{Kind: content.SYN, Count: 1}, Engine: fault.EBPF}, thereOther.String()))
 	held := p.apply(p.g.at("w0", fault.Spec{
-		Content: &content.Rule{Kind: content.Data, N: 1, PerConnection: true, Hold: 50 * time.Millisecond}, Engine: fault.EBPF,
+		Content: &content.Rule{Kind: content.Data, N: 1, Count: 1, PerConnection: true, Hold: 50 * time.Millisecond}, Engine: fault.EBPF,
 	}))
 	delay, loss := 10*time.Millisecond, qdisc.Percent(5)
 	_, err := p.client.Change(p.ctx(), first, qdisc.Patch{Delay: &delay})
@@ -105,7 +139,7 @@ func (p *play) faults() {
 	p.note(err)
 	_, err = p.client.Renew(p.ctx(), second, 0)
 	p.note(err)
-	for _, id := range []string{first, rule, second, held, third} {
+	for _, id := range []string{first, rule, second, held, third, fourth} {
 		p.clear(id)
 	}
 }
@@ -124,7 +158,11 @@ func (p *play) undo() {
 	if p.engine == fault.Netem {
 		s = p.g.at("b0", fault.Spec{Packet: delayOf(time.Millisecond), Direction: fault.Both, Offload: fault.OffloadOff})
 	}
-	p.apply(s)
+	if p.apply(s); p.err == nil && !p.within(100*time.Millisecond) {
+		p.err = errors.New("it was not refused")
+		return
+	}
+	p.err = nil
 }
 
 // hold has clients that hold faults: one that releases, one whose fault another takes
@@ -179,37 +217,74 @@ func (p *play) follow() {
 // repair takes away what is in force, and changes it.
 func (p *play) repair() {
 	p.apply(p.g.at("w0", fault.Spec{Packet: lossOf(20), Repair: true}))
-	p.note(p.g.take("w0", p.stateDir))
+	p.note(p.g.take("w0"))
 	p.within(10 * time.Second)
 }
 
-// take takes netemd's program away from a device's egress, at tcx or by its filter.
-func (g *ground) take(device, _ string) error {
+// take takes away what is in force at a device's egress: netemd's program at tcx, or its
+// filter, and has the devices down to which the netem engine sends packets.
+func (g *ground) take(device string) error {
 	return namespaces.Do(g.t.Context(), g.here, func() error {
-		l, err := netlink.LinkByName(device)
+		links, err := netlink.LinkList()
 		if err != nil {
 			return err
 		}
-		found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXEgress})
-		if err != nil {
-			return err
-		}
-		for _, p := range found.Programs {
-			id, ok := p.LinkID()
-			if name, err := match.ProgramName(p.ID); !ok || err != nil || !match.Ours(name) {
-				continue
+		for _, l := range links {
+			if strings.HasPrefix(l.Attrs().Alias, "netemd1 ") {
+				err = errors.Join(err, netlink.LinkSetDown(l))
 			}
-			l, err := link.NewFromID(id)
-			if err == nil {
-				err = l.Detach()
-				_ = l.Close()
-			}
-			if err != nil {
-				return err
+			if l.Attrs().Name == device {
+				err = errors.Join(err, detach(l))
 			}
 		}
-		return nil
+		return err
 	})
+}
+
+// detach takes netemd's programs and filters off the egress of a device.
+func detach(l netlink.Link) error {
+	found, err := link.QueryPrograms(link.QueryOptions{Target: l.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+	if err != nil {
+		found = &link.QueryResult{} // no tcx
+	}
+	for _, p := range found.Programs {
+		id, ok := p.LinkID()
+		if name, err := match.ProgramName(p.ID); !ok || err != nil || !match.Ours(name) {
+			continue
+		}
+		at, err := link.NewFromID(id)
+		if err == nil {
+			err = at.Detach()
+			_ = at.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	filters, err := netlink.FilterList(l, netlink.HANDLE_MIN_EGRESS)
+	for _, f := range filters {
+		if b, ok := f.(*netlink.BpfFilter); ok && strings.HasPrefix(b.Name, "netemd") {
+			err = errors.Join(err, netlink.FilterDel(f))
+		}
+	}
+	return err
+}
+
+// lead has somebody put a program before that of a queue, which then moves.
+func (p *play) lead() {
+	p.apply(p.g.at("w0", fault.Spec{Packet: delayOf(10 * time.Millisecond)}))
+	stranger := p.g.stranger("w0", ebpf.AttachTCXEgress)
+	p.within(10 * time.Second)
+	_ = stranger.Close()
+}
+
+// lab makes a lab with a fault, and takes it down. There is one of its name at a time.
+func (p *play) lab() {
+	_, err := p.client.LabUp(p.ctx(), "pg", nil)
+	p.note(err)
+	p.apply(fault.Spec{Target: "pg", Packet: lossOf(10), Direction: fault.Both})
+	_, err = p.client.LabDown(p.ctx(), "pg")
+	p.note(err)
 }
 
 // keep hands faults over to the next life.

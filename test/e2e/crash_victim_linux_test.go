@@ -173,18 +173,38 @@ func (v *victim) term() {
 	}
 }
 
-// recover is what comes after a kill: the next start and its end, or a cleanup.
-func (v *victim) recover(restart bool) {
+// recover is what comes after a kill: the next start and its end, or a cleanup. The first
+// is killed at the step too, if it gets there.
+func (v *victim) recover(restart bool, step string) {
 	v.t.Helper()
 	v.release()
 	if restart {
-		if v.start(""); v.dead() {
+		if v.start(step); v.dead() && v.killed() {
+			v.start("")
+		}
+		if v.dead() {
 			v.t.Fatalf("netemd did not start again; it said:\n%s", v.log)
 		}
-		v.stop()
+		if v.term(); v.killed() {
+			v.start("")
+			v.stop()
+		}
 		return
 	}
-	if r := run(v.t, v.netemd("cleanup")); r.code != 0 {
+	cleanup := func(step string) (r result, killed bool) {
+		cmd := v.netemd("cleanup")
+		if step != "" {
+			cmd.Env = append(cmd.Environ(), failpoint.Env+"="+step)
+		}
+		r = run(v.t, cmd)
+		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		return r, status.Signal() == syscall.SIGKILL
+	}
+	r, killed := cleanup(step)
+	if killed {
+		r, _ = cleanup("")
+	}
+	if r.code != 0 {
 		v.t.Errorf("cleanup: exit code %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 }

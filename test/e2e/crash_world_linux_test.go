@@ -1,9 +1,9 @@
 package e2e
 
 import (
-	"errors"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,7 +57,12 @@ func prepare(t *testing.T) *ground {
 			t.Fatalf("%v: %s", args, r.stderr)
 		}
 	}
-	g.strangers("w0")
+	if haveTCX() {
+		for _, at := range []ebpf.AttachType{ebpf.AttachTCXEgress, ebpf.AttachTCXIngress} {
+			l := g.stranger("w0", at)
+			t.Cleanup(func() { _ = l.Close() })
+		}
+	}
 	g.before = g.dump()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		now := g.dump() // carriers and IPv6 addresses take a moment
@@ -77,33 +82,34 @@ func (g *ground) of(t *testing.T) *ground {
 	return &ground{cable: &c, before: g.before}
 }
 
-// strangers puts programs of somebody else's at the tcx hooks of a device here, where the
-// kernel has tcx.
-func (g *ground) strangers(device string) {
+// haveTCX reports whether the kernel has tcx.
+var haveTCX = sync.OnceValue(func() bool {
+	_, err := link.QueryPrograms(link.QueryOptions{Target: 1, Attach: ebpf.AttachTCXEgress})
+	return err == nil
+})
+
+// stranger puts a program of somebody else's before all others at a tcx hook of a device
+// here. It goes with what is returned.
+func (g *ground) stranger(device string, at ebpf.AttachType) (l link.Link) {
 	g.t.Helper()
 	err := namespaces.Do(g.t.Context(), g.here, func() error {
-		l, err := netlink.LinkByName(device)
+		d, err := netlink.LinkByName(device)
 		if err != nil {
 			return err
 		}
-		for _, at := range []ebpf.AttachType{ebpf.AttachTCXEgress, ebpf.AttachTCXIngress} {
-			const next = -1 // TCX_NEXT
-			prog, err := match.Load("stranger", asm.Instructions{asm.Mov.Imm(asm.R0, next), asm.Return()})
-			if err != nil {
-				return err
-			}
-			defer func() { _ = prog.Close() }()
-			tcx, err := link.AttachTCX(link.TCXOptions{Interface: l.Attrs().Index, Program: prog, Attach: at})
-			if err != nil {
-				return err
-			}
-			g.t.Cleanup(func() { _ = tcx.Close() })
+		const next = -1 // TCX_NEXT
+		prog, err := match.Load("stranger", asm.Instructions{asm.Mov.Imm(asm.R0, next), asm.Return()})
+		if err != nil {
+			return err
 		}
-		return nil
+		defer func() { _ = prog.Close() }()
+		l, err = link.AttachTCX(link.TCXOptions{Interface: d.Attrs().Index, Program: prog, Attach: at, Anchor: link.Head()})
+		return err
 	})
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if err != nil {
 		g.t.Fatal(err)
 	}
+	return l
 }
 
 // at is a fault at a device here.

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/namespaces"
@@ -142,6 +143,7 @@ func (a *attacher) attachFilter(namespace string, index int, hook target.Hook, p
 	switch err := netlink.QdiscAdd(q); {
 	case err == nil:
 		a.made[at] = true
+		failpoint.At("ebpf.clsact.added")
 	case gone(err):
 		return nil, fmt.Errorf("add clsact: %w (%w)", fs.ErrNotExist, err)
 	case !errors.Is(err, fs.ErrExist):
@@ -173,6 +175,7 @@ func (a *attacher) attachFilter(namespace string, index int, hook target.Hook, p
 		err = fmt.Errorf("add cls_bpf filter: %w", err)
 		return nil, errors.Join(err, a.release(at))
 	}
+	failpoint.At("ebpf.filter.added")
 	if f.Priority > 1 {
 		a.log.Warn("ebpf: a filter of another kind comes first and may keep packets from the engine",
 			"namespace", namespace, "device", index, "hook", hook, "priority", f.Priority)
@@ -215,7 +218,9 @@ func (a *attacher) release(at clsact) error {
 		}
 	}
 	delete(a.made, at)
-	return deleteClsact(at.index)
+	err := deleteClsact(at.index)
+	failpoint.At("ebpf.clsact.gone")
+	return err
 }
 
 func deleteClsact(index int) error {
@@ -271,6 +276,7 @@ func (f *filter) detach() error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EINVAL) {
 			return fmt.Errorf("delete cls_bpf filter: %w", err)
 		}
+		failpoint.At("ebpf.filter.gone")
 		return f.a.release(at)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/content"
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/qdisc"
@@ -163,6 +164,7 @@ func (e *Engine) rulePlace(p target.Place, r content.Rule) (*place, error) {
 			return nil, err
 		}
 		e.ring = ring
+		failpoint.At("ebpf.rule.ring")
 	}
 	pl, err := e.newPlace(key, p)
 	if err != nil {
@@ -316,6 +318,7 @@ func (pl *place) setRule(ctx context.Context, until uint64) error {
 	s.deadline.Store(until)
 	pl.page.at.active.Store(1)
 	r.started = true
+	failpoint.At("ebpf.rule.set")
 	if pl.queue != nil {
 		pl.queue.wake()
 	}
@@ -368,6 +371,7 @@ func (pl *place) openRule(c *classifier) error {
 			return err
 		}
 		c.conns = r.conns
+		failpoint.At("ebpf.rule.connections")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/match"
 )
 
@@ -53,12 +54,15 @@ func (t *tcx) lead(load func() (*ebpf.Program, func(), error)) error {
 		if err != nil {
 			return errors.Join(err, prog.Close())
 		}
+		failpoint.At("ebpf.lead.attached")
 		takeOver()
 		old := tcx{link: t.link, prog: t.prog}
 		t.link, t.prog = l, prog
 		t.log.Info("ebpf: moved a program before those of others", "namespace", t.namespace,
 			"device", t.index, "hook", t.hook, "times", t.moves)
-		return old.detach()
+		err = old.detach()
+		failpoint.At("ebpf.lead.detached")
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("move to the head of tcx %s: %w", t.hook, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"netemd/internal/engine/ebpf/model"
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/match"
 	"netemd/internal/target"
@@ -127,6 +128,7 @@ func (pl *place) set(ctx context.Context, n qdisc.Netem, until uint64) error {
 	s.last.Store(splitmix(^n.Seed) >> 32)
 	s.deadline.Store(until)
 	page.active.Store(next + 1)
+	failpoint.At("ebpf.fault.set")
 	pl.want = n
 	if pl.queue != nil {
 		pl.queue.wake()
@@ -149,6 +151,7 @@ func (pl *place) arm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	failpoint.At("ebpf.place.page")
 	err = inside(ctx, pl.at.Namespace, func() error {
 		link, err := device(pl.at.Index)
 		if err != nil {
@@ -180,6 +183,7 @@ func (pl *place) arm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		failpoint.At("ebpf.place.program")
 		// Places that still go make room.
 		for end := time.Now().Add(drainLimit); ; time.Sleep(20 * time.Millisecond) {
 			pl.prog, err = pl.e.attach.attach(pl.at.Namespace, pl.at.Index, pl.at.Hook, prog)
@@ -191,6 +195,7 @@ func (pl *place) arm(ctx context.Context) error {
 			prog.Close()
 			return err
 		}
+		failpoint.At("ebpf.place.attached")
 		takeOver()
 		return nil
 	})
@@ -200,6 +205,7 @@ func (pl *place) arm(ctx context.Context) error {
 		return err
 	}
 	pl.page, pl.armed = page, true
+	failpoint.At("ebpf.place.armed")
 	return nil
 }
 
@@ -292,6 +298,7 @@ func (pl *place) clear() bool {
 		return false
 	}
 	pl.page.at.active.Store(0)
+	failpoint.At("ebpf.fault.open")
 	return true
 }
 
@@ -317,12 +324,16 @@ func (pl *place) disarm() error {
 	if pl.queue != nil {
 		grace() // what is being diverted gets to the TAP before its last reading
 		pl.queue.drain()
+		failpoint.At("ebpf.queue.drained")
 		// The program stays behind the queue, whose last packets' marks it clears.
 		errs = append(errs, pl.queue.release())
+		failpoint.At("ebpf.queue.released")
 	}
 	errs = append(errs, pl.prog.detach())
+	failpoint.At("ebpf.place.detached")
 	pl.closeRule(pl.page.at)
 	pl.page.Close()
+	failpoint.At("ebpf.place.disarmed")
 	return errors.Join(errs...)
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/engine/ebpf/model"
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/match"
 	"netemd/internal/target"
@@ -132,6 +133,7 @@ func (pl *place) openQueue(ctx context.Context) error {
 	pl.queue = q
 	pl.hook.queues.Store(true)
 	go q.run()
+	failpoint.At("ebpf.queue.started")
 	return nil
 }
 
@@ -166,6 +168,7 @@ func (pl *place) sendThroughSocket(q *queue, lo bool, undo *[]func() error) erro
 		}
 		*undo = append(*undo, func() error { return pl.e.sockets.Delete(c) })
 	}
+	failpoint.At("ebpf.queue.socket")
 	return nil
 }
 
@@ -195,6 +198,7 @@ func (pl *place) returnThroughTAP(ctx context.Context, q *queue, undo *[]func() 
 		return err
 	}
 	*undo = append(*undo, at.detach)
+	failpoint.At("ebpf.queue.return")
 	q.out = &writer{tap: q.tap.fd, namespace: pl.at.Namespace, index: pl.at.Index}
 	return nil
 }

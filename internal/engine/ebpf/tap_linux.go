@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"netemd/internal/failpoint"
 )
 
 // vnetHeader is the size of struct virtio_net_hdr (linux/virtio_net.h), which
@@ -66,6 +68,7 @@ func (t *tap) setUp() error {
 	if err := unix.IoctlIfreq(t.fd, unix.TUNSETIFF, ifr); err != nil {
 		return fmt.Errorf("make a TAP: %w", err)
 	}
+	failpoint.At("ebpf.tap.made")
 	// Super-packets come uncut, with their checksum open: see super.
 	if err := unix.IoctlSetInt(t.fd, unix.TUNSETOFFLOAD, tunCsum|tunTSO4|tunTSO6|tunTSOECN); err != nil {
 		return fmt.Errorf("set offloads of a TAP: %w", err)
@@ -104,6 +107,7 @@ func (t *tap) setUp() error {
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: t.index, Parent: netlink.HANDLE_ROOT},
 		QdiscType:  "noqueue",
 	})
+	failpoint.At("ebpf.tap.up")
 	return nil
 }
 

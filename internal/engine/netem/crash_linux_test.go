@@ -22,12 +22,16 @@ import (
 const dieEnv = "NETEMD_TEST_DIE"
 
 // steps are all at which a process can be killed.
-var steps = []string{"gate", "gate alias", "gate up", "ifb", "alias", "root", "up", "clsact", "filter", "filter gone", "clsact gone", "ifb gone", "gate gone", "never"}
+var steps = []string{
+	"netem.gate.made", "netem.gate.alias", "netem.gate.clsact", "netem.gate.filter", "netem.gate.up",
+	"netem.ifb.made", "netem.ifb.alias", "netem.ifb.root", "netem.ifb.up", "netem.clsact.recorded", "netem.clsact.added", "netem.filter.set",
+	"netem.filter.gone", "netem.clsact.gone", "netem.ifb.gone", "netem.gate.gone", "never",
+}
 
 // dying is the process that is killed.
 func dying(order string) {
 	words := strings.Split(order, "|")
-	step = func(s string) {
+	failAt = func(s string) {
 		if s == words[0] {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
@@ -100,14 +104,14 @@ func testKilled(t *testing.T) {
 		}
 		before := b.tree(t)
 		for i, at := range steps {
-			if at == "clsact" && (with != "nothing" || !clsactOnly) || strings.HasPrefix(at, "gate") && clsactOnly {
+			if (at == "netem.clsact.recorded" || at == "netem.clsact.added") && (with != "nothing" || !clsactOnly) || strings.HasPrefix(at, "netem.gate") && clsactOnly {
 				continue
 			}
 			hooks := []target.Hook{target.Egress, target.Ingress}
 			switch {
 			case clsactOnly:
 				hooks = hooks[i%2 : i%2+1]
-			case strings.HasPrefix(at, "gate"): // there is none at ingress
+			case strings.HasPrefix(at, "netem.gate"): // there is none at ingress
 				hooks = hooks[:1]
 			}
 			for _, hook := range hooks {
@@ -130,7 +134,7 @@ func testKilled(t *testing.T) {
 	}
 	other.drains.Wait()
 	before := b.tree(t)
-	b.kill(t, "filter", target.Egress)
+	b.kill(t, "netem.filter.set", target.Egress)
 	if err := other.Set(t.Context(), b.foreign(target.Egress, udp), qdisc.Netem{Delay: ms}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}

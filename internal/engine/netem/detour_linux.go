@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/match"
 	"netemd/internal/target"
@@ -44,8 +45,8 @@ type detour struct {
 	life    int
 }
 
-// step is called after each change of the kernel's state; tests end the process there.
-var step = func(string) {}
+// failAt is called after each change of the kernel's state; tests end the process there.
+var failAt = failpoint.At
 
 // undo is what a failed placement takes back, in reverse.
 type undo []func() error
@@ -181,7 +182,9 @@ func (e *Engine) lay(c *conn, x *detour, l link, door entrance, header int, n qd
 		e.log.Warn("netem: "+note, "place", x.at.String())
 	}
 	if !whole && former.index != 0 {
-		return errors.Join(e.deleteRemains(c, former), e.discard(c, formerGate))
+		err := errors.Join(e.deleteRemains(c, former), e.discard(c, formerGate))
+		failAt("netem.remains.gone")
+		return err
 	}
 	return nil
 }

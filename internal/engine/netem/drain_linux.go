@@ -35,7 +35,7 @@ func (e *Engine) clearDetour(c *conn, d *device, p target.Place) error {
 	if absent(err) != nil {
 		return err
 	}
-	step("filter gone")
+	failAt("netem.filter.gone")
 	x.cleared, x.filter = time.Now(), filter{}
 	x.life++
 	d.detours[p.Key()] = x
@@ -123,7 +123,7 @@ func (e *Engine) dismantle(c *conn, l link) error {
 	case absent(err) != nil:
 		return err
 	case err != nil || r.tcx:
-		step("clsact gone")
+		failAt("netem.clsact.gone")
 		err = c.deleteLink(now)
 	default:
 		err = c.leave(on, now)
@@ -131,7 +131,7 @@ func (e *Engine) dismantle(c *conn, l link) error {
 	if err != nil {
 		return err
 	}
-	step("ifb gone")
+	failAt("netem.ifb.gone")
 	if now.kind != macvlanKind {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (e *Engine) dismantle(c *conn, l link) error {
 	if err == nil {
 		err = e.discard(c, gate)
 	}
-	step("gate gone")
+	failAt("netem.gate.gone")
 	return absent(err)
 }
 
@@ -180,6 +180,7 @@ func (c *conn) leave(on, l link) error {
 		if r, _ := parseRecord(l.alias); r.madeClsact {
 			if heir.index != 0 {
 				err = c.record(heir, true)
+				failAt("netem.clsact.handed")
 			} else {
 				err = c.vacate(on)
 			}
@@ -187,7 +188,7 @@ func (c *conn) leave(on, l link) error {
 				return err
 			}
 		}
-		step("clsact gone")
+		failAt("netem.clsact.gone")
 		return c.deleteLink(l)
 	})
 }

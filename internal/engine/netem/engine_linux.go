@@ -303,6 +303,7 @@ func (d *device) ourRoot(c roots, p target.Place) (qdisc.State, error) {
 	if err := c.AddRoot(nameOf(p), qdisc.Netem{}); err != nil {
 		return s, err
 	}
+	failAt("netem.root.added")
 	d.owner, d.root = target.Place{}, root{}
 	return c.Root(nameOf(p))
 }

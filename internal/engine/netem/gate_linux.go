@@ -38,29 +38,31 @@ func (e *Engine) makeGate(c *conn, x *detour, r record, made *undo) (link, error
 		return link{}, err
 	}
 	made.push(func() error { return c.deleteLink(l) })
-	step("gate")
+	failAt("netem.gate.made")
 	if err := c.setAlias(l, r.String()); err != nil {
 		return link{}, err
 	}
-	step("gate alias")
+	failAt("netem.gate.alias")
 	prog, id, err := loadProgram("netemd_gate", gatekeeper(x.at.Index))
 	if err != nil {
 		return link{}, fmt.Errorf("netem: %s: %w", x.at, err)
 	}
 	defer func() { _ = prog.Close() }()
 	err = c.addClsact(l)
+	failAt("netem.gate.clsact")
 	if err == nil {
 		err = c.addFilter(l, filter{
 			parent: hookEgress, preference: 1, protocol: unix.ETH_P_ALL, kind: "bpf", handle: filterHandle, name: recordVersion + " gate",
 		}, prog.FD())
 	}
+	failAt("netem.gate.filter")
 	if err == nil {
 		err = c.setUp(l)
 	}
 	if err != nil {
 		return link{}, err
 	}
-	step("gate up")
+	failAt("netem.gate.up")
 	x.gatekeeper = id
 	return l, nil
 }

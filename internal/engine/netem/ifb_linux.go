@@ -67,22 +67,22 @@ func (e *Engine) makeIFB(c *conn, x *detour, door entrance, n qdisc.Netem, made 
 		return err
 	}
 	made.push(func() error { return c.deleteLink(l) })
-	step("ifb")
+	failAt("netem.ifb.made")
 	if err := c.setAlias(l, r.String()); err != nil {
 		return err
 	}
-	step("alias")
+	failAt("netem.ifb.alias")
 	if err := c.AddRoot(l.device(), n); err != nil {
 		return err
 	}
-	step("root")
+	failAt("netem.ifb.root")
 	if err := verify(c, l.device(), x.at, n); err != nil {
 		return err
 	}
 	if err := c.setUp(l); err != nil {
 		return err
 	}
-	step("up")
+	failAt("netem.ifb.up")
 	x.ifb, x.madeClsact = l, r.madeClsact
 	x.root = root{asked: n, table: tableOf(n), tally: tally{sum: x.root.tally.sum}}
 	return nil
@@ -98,6 +98,7 @@ func (c *conn) open(x *detour, l link, door entrance, made *undo) error {
 		return err
 	}
 	x.madeClsact = true
+	failAt("netem.clsact.recorded")
 	err := c.addClsact(l)
 	if errors.Is(err, fs.ErrExist) { // somebody was faster
 		x.madeClsact = false
@@ -108,7 +109,7 @@ func (c *conn) open(x *detour, l link, door entrance, made *undo) error {
 	}
 	made.push(func() error { return c.alone(l, func() error { return c.vacate(l) }) })
 	x.notes = append(x.notes, fmt.Sprintf("%s had no clsact: while the kernel adds one, and takes it away in the end, the device sends nothing for a moment (an RCU grace period), and what it was to send is lost", l.name))
-	step("clsact")
+	failAt("netem.clsact.added")
 	return nil
 }
 

@@ -173,10 +173,10 @@ func TestFailedRepairLeavesNoFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := step
-	t.Cleanup(func() { step = before })
-	step = func(at string) {
-		if at != "filter" {
+	before := failAt
+	t.Cleanup(func() { failAt = before })
+	failAt = func(at string) {
+		if at != "netem.filter.set" {
 			return
 		}
 		all, err := c.filters(device, p.Hook)
@@ -196,7 +196,7 @@ func TestFailedRepairLeavesNoFilter(t *testing.T) {
 	if err := e.Set(t.Context(), p, qdisc.Netem{Delay: 30 * ms}, time.Time{}); !errors.As(err, &conflict) {
 		t.Fatalf("%v, want a conflict", err)
 	}
-	step = before
+	failAt = before
 	all, err := c.filters(device, p.Hook)
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func (e *Engine) redirect(c *conn, x *detour, l link, header int, made *undo) er
 	if err != nil {
 		return err
 	}
-	step("filter")
+	failAt("netem.filter.set")
 	all, err = c.filters(l, x.at.Hook)
 	if err != nil {
 		return err

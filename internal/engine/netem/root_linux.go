@@ -54,6 +54,7 @@ func (r *root) change(c roots, d qdisc.Device, p target.Place, from qdisc.State,
 	}
 	former.Netem = r.table.of(former.Netem)
 	err := c.ChangeRoot(d, former, n)
+	failAt("netem.root.changed")
 	if err == nil {
 		err = verify(c, d, p, n)
 	}

@@ -146,7 +146,7 @@ func (c *conn) hold(x *detour, l link, header int, made *undo) error {
 	if old != nil {
 		_ = old.program.Close()
 	}
-	step("filter")
+	failAt("netem.filter.set")
 	return now.attached(l)
 }
 
