@@ -76,6 +76,13 @@ func (v *victim) netemd(args ...string) *exec.Cmd {
 // it answered, the victim has no client.
 func (v *victim) start(step string, args ...string) {
 	v.t.Helper()
+	v.launch(step, args...)
+	v.connect()
+}
+
+// launch is start without connecting.
+func (v *victim) launch(step string, args ...string) {
+	v.t.Helper()
 	v.log = &bytes.Buffer{}
 	v.cmd = v.netemd(append(args, "--log-level", "debug")...)
 	v.cmd.Stderr = v.log
@@ -91,6 +98,11 @@ func (v *victim) start(step string, args ...string) {
 		_ = cmd.Wait()
 		close(ended)
 	}()
+}
+
+// connect waits until it answers.
+func (v *victim) connect() {
+	v.t.Helper()
 	socket := filepath.Join(v.stateDir, "netemd.sock")
 	for end := time.Now().Add(time.Minute); time.Now().Before(end) && !v.dead(); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(socket); err != nil {

@@ -65,7 +65,7 @@ var Suites = []Suite{
 		Short: map[string]Choice{"6.12": {Tests: []string{"TestNetwork", "TestKilledInTurns", "TestInterruptedDown"}}},
 	},
 	{
-		Package: "test/e2e", Limit: 10 * time.Minute, Programs: []string{"cmd/netemd", "cmd/netemctl"},
+		Package: "test/e2e", Limit: 10 * time.Minute, Programs: []string{"cmd/netemd", "cmd/netemctl"}, Failpoints: []string{"cmd/netemd"},
 		Short: map[string]Choice{
 			// Devices of others and a killed agent go the way by clsact here.
 			"6.1": {Tests: []string{"TestDevices", "TestKilledInAStorm"}},

@@ -32,6 +32,9 @@ type Suite struct {
 	Limit time.Duration
 	// Programs are what the tests run, beside the test program: folders of commands.
 	Programs []string
+	// Failpoints are those that the tests also run with steps at which they are killed, in
+	// the folder "failpoints".
+	Failpoints []string
 }
 
 // on reports whether the suite runs on k, as the short run chooses or whole.
@@ -50,6 +53,11 @@ func (s Suite) slug() string { return strings.ReplaceAll(s.Package, "/", "-") }
 func (s Suite) Compile(ctx context.Context, root, dir string) error {
 	for _, p := range s.Programs {
 		if err := goBuild(ctx, root, "build", "-o", dir+"/", "./"+p); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.Failpoints {
+		if err := goBuild(ctx, root, "build", "-tags", "failpoints", "-o", filepath.Join(dir, "failpoints")+"/", "./"+p); err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func TestKilledUnderTraffic(t *testing.T) {
 		sweeper := detourEngine(t, b.near)
 		tr := b.flows(t, families(hook == target.Ingress, 80)...)
 		tr.known(t)
-		for _, at := range []string{"up", "filter", "filter gone"} {
+		for _, at := range []string{"netem.ifb.up", "netem.filter.set", "netem.filter.gone"} {
 			tr.whole(t, tr.beside(t, 200, func() error {
 				b.kill(t, at, hook)
 				return sweeper.sweep(t.Context(), []string{b.near})
