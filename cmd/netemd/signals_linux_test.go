@@ -7,16 +7,23 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"netemd/internal/child"
 )
 
 // stopperEnv makes the test program a process that takes long to stop.
 const stopperEnv = "NETEMD_TEST_STOPPER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(stopperEnv) == "" {
+	child.Run()
+	switch {
+	case os.Getenv(agentEnv) != "":
+		os.Exit(run(strings.Fields(os.Getenv(agentEnv)), os.Stdout, os.Stderr))
+	case os.Getenv(stopperEnv) == "":
 		os.Exit(m.Run())
 	}
 	ctx, stop := untilSignal(context.Background())

@@ -12,8 +12,12 @@ import (
 )
 
 // ready tells systemd that the agent answers, and beats its watchdog from then on, where
-// the unit has one. A beat is sent only after the faults could be looked at: an agent that
-// hangs is to be killed, so that its next start cleans up.
+// the unit has one, at half the time that it waits. A beat is sent only when the agent is
+// alive (agent.Alive says what that is): one that hangs is to be killed, so that its next
+// start cleans up. The beats end with ctx, as a stop begins: systemd waits for none then.
+//
+// It is never told of a reload, since there is none: certificates are read again without a
+// word, and the rest of the configuration at a start.
 func ready(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 	notify(daemon.SdNotifyReady, log)
 	every, err := daemon.SdWatchdogEnabled(false)

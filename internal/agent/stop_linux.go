@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -41,22 +40,6 @@ func (a *Agent) Serve(ctx context.Context) error {
 	case err = <-served:
 	}
 	return errors.Join(err, a.Close(ctx))
-}
-
-// Alive returns nil as long as the books of the faults can be looked at in time: what a
-// watchdog asks for.
-func (a *Agent) Alive(ctx context.Context) error {
-	looked := make(chan struct{})
-	go func() {
-		a.leases.List(ctx)
-		close(looked)
-	}()
-	select {
-	case <-looked:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the faults could not be looked at: %w", context.Cause(ctx))
-	}
 }
 
 // Close undoes everything that the agent did to the machine. It goes on after an
