@@ -143,5 +143,6 @@ func servant(l netlink.Link, links []netlink.Link) string {
 	return ""
 }
 
-// traceName begins the alias of each device of ours.
-const traceName = "netemd"
+// traceName begins the alias of each device of the netem engine's. That of a lab's lo is
+// another one.
+const traceName = "netemd1 "

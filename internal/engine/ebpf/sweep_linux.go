@@ -17,8 +17,8 @@ import (
 // Sweep removes what engines of dead processes left in the namespaces with these
 // names, the empty name being this process's own: their cls_bpf filters, and a
 // clsact that they made once it is empty. Links on tcx and TAPs end with their
-// process. Nothing of a living process is touched. A namespace that does not exist
-// is no error; Sweep goes on after errors and joins them. It says what it removed, in
+// process. Nothing of a living process is touched. A namespace that does not exist, or
+// that somebody is just making or deleting (namespaces.ErrStale), is no error; Sweep goes on after errors and joins them. It says what it removed, in
 // words: a fault ended there when its process died.
 func Sweep(ctx context.Context, names []string) (removed []string, err error) {
 	var all []error
@@ -30,7 +30,7 @@ func Sweep(ctx context.Context, names []string) (removed []string, err error) {
 			}
 			return err
 		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, namespaces.ErrStale) {
 			all = append(all, fmt.Errorf("sweep namespace %q: %w", name, err))
 		}
 	}

@@ -17,8 +17,8 @@ const sweepDrain = 2 * time.Second
 // namespaces with these names, the empty name being this process's own: filters, ifbs
 // and gates, and a clsact that they made, once nothing stands in it. It finds what a process
 // left that was killed at any step, and is idempotent. No engine with that state may
-// run. A namespace that does not exist is no error; Sweep goes on after errors and
-// joins them. It needs what Engine needs.
+// run. A namespace that does not exist, or that somebody is just making or deleting
+// (namespaces.ErrStale), is no error; Sweep goes on after errors and joins them. It needs what Engine needs.
 func Sweep(ctx context.Context, names []string, state string) error {
 	return New(Config{State: state}).sweep(ctx, names)
 }
@@ -26,7 +26,7 @@ func Sweep(ctx context.Context, names []string, state string) error {
 func (e *Engine) sweep(ctx context.Context, names []string) error {
 	var errs []error
 	for _, name := range names {
-		if err := e.sweepNamespace(ctx, name); absent(err) != nil {
+		if err := e.sweepNamespace(ctx, name); absent(err) != nil && !errors.Is(err, namespaces.ErrStale) {
 			errs = append(errs, fmt.Errorf("netem: sweep namespace %q: %w", name, err))
 		}
 	}
