@@ -69,6 +69,10 @@ func summary(req proto.Message) string {
 	switch r := req.(type) {
 	case *netemv1.ApplyRequest:
 		r.SshConnection = ""
+	case *netemv1.ApplyAllRequest:
+		for _, one := range r.GetFaults() {
+			one.SshConnection = ""
+		}
 	case *netemv1.HoldRequest:
 		if r.GetApply() != nil {
 			r.GetApply().SshConnection = ""

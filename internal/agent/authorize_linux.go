@@ -8,6 +8,7 @@ import (
 
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/access"
+	"netemd/internal/fault"
 	"netemd/internal/target"
 )
 
@@ -22,7 +23,7 @@ func verbOf(method string) (v access.Verb, ok bool) {
 }
 
 var methodVerbs = map[string]access.Verb{
-	"Faults/Apply": access.Apply, "Faults/Hold": access.Apply, "Faults/Change": access.Change, "Faults/Renew": access.Renew,
+	"Faults/Apply": access.Apply, "Faults/ApplyAll": access.Apply, "Faults/Hold": access.Apply, "Faults/Change": access.Change, "Faults/Renew": access.Renew,
 	"Faults/Clear": access.Clear, "Faults/Watch": access.Watch, "Faults/Verify": access.Verify, "Faults/Packets": access.Packets,
 	"Faults/Get": access.List, "Faults/List": access.List,
 	"Targets/Add": access.Target, "Targets/Remove": access.Target,
@@ -40,6 +41,9 @@ var changes = map[access.Verb]bool{
 // authorize returns nil when the caller may do what the request asks for, and notes in c
 // what that is.
 func (a *Agent) authorize(c *call, req proto.Message) error {
+	if all, ok := req.(*netemv1.ApplyAllRequest); ok {
+		return a.authorizeAll(c, all)
+	}
 	c.target, c.faults = a.aimOf(c, req)
 	switch {
 	case c.verb == access.List:
@@ -48,6 +52,30 @@ func (a *Agent) authorize(c *call, req proto.Message) error {
 		c.target = access.Unknown // nobody may see what was anybody's
 	}
 	return a.policy.Allow(c.peer.access(), c.verb, c.target)
+}
+
+// authorizeAll is authorize for faults that are made together: each must be allowed, and the
+// error names the first that is not.
+func (a *Agent) authorizeAll(c *call, req *netemv1.ApplyAllRequest) error {
+	seen := map[string]bool{}
+	var aims []string
+	var refused error
+	for i, one := range req.GetFaults() {
+		aim := specAim(one.GetSpec())
+		if seen[aim] {
+			continue
+		}
+		seen[aim] = true
+		aims = append(aims, aim)
+		if err := a.policy.Allow(c.peer.access(), c.verb, aim); err != nil && refused == nil {
+			refused = fault.Nth(i, err)
+		}
+	}
+	c.target = strings.Join(aims, ", ")
+	if len(aims) == 0 { // which the handler refuses in words
+		return a.policy.Allow(c.peer.access(), c.verb, "")
+	}
+	return refused
 }
 
 // aimOf is what a request is aimed at, as rules name it, and the faults that it names.

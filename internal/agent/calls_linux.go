@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -188,12 +187,19 @@ func (c *call) note(m any) {
 		fs = []*netemv1.Fault{r}
 	case *netemv1.ClearResponse:
 		fs = r.GetCleared()
+	case *netemv1.ApplyAllResponse:
+		fs = r.GetFaults()
 	case *netemv1.HoldResponse:
 		fs = []*netemv1.Fault{r.GetFault()}
 	}
+	known := map[string]bool{"": true}
+	for _, id := range c.faults {
+		known[id] = true
+	}
 	for _, f := range fs {
-		if f.GetId() != "" && !slices.Contains(c.faults, f.GetId()) {
-			c.faults = append(c.faults, f.GetId())
+		if id := f.GetId(); !known[id] {
+			known[id] = true
+			c.faults = append(c.faults, id)
 		}
 	}
 }

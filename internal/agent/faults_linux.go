@@ -37,6 +37,21 @@ func (s faultsServer) Apply(ctx context.Context, r *netemv1.ApplyRequest) (*nete
 	return answer(s.a.leases.Apply(ctx, spec))
 }
 
+func (s faultsServer) ApplyAll(ctx context.Context, r *netemv1.ApplyAllRequest) (*netemv1.ApplyAllResponse, error) {
+	specs := make([]fault.Spec, len(r.GetFaults()))
+	for i, one := range r.GetFaults() {
+		var err error
+		if specs[i], err = s.spec(ctx, one); err != nil {
+			return nil, fault.Nth(i, err)
+		}
+	}
+	made, err := s.a.leases.ApplyAll(ctx, specs)
+	if err != nil {
+		return nil, err
+	}
+	return &netemv1.ApplyAllResponse{Faults: wire.Faults(made)}, nil
+}
+
 // spec is what a request asks for, with what the agent knows of who asks.
 func (s faultsServer) spec(ctx context.Context, r *netemv1.ApplyRequest) (fault.Spec, error) {
 	spec, err := wire.ApplyOf(r)

@@ -40,6 +40,7 @@ func checkTexts(m proto.Message) error {
 func walkTexts(m protoreflect.Message, at string, refuse func(field, text, want string)) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		field := strings.TrimPrefix(strings.TrimPrefix(at+"."+string(f.Name()), "."), "spec.")
+		field = strings.Replace(field, "].spec.", "].", 1) // of several: "faults[17].loss"
 		one := func(field string, v protoreflect.Value) {
 			switch f.Kind() {
 			case protoreflect.StringKind:

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -101,6 +102,25 @@ func (c *Client) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
 	ctx, cancel := within(ctx, callTime+s.Wait)
 	defer cancel()
 	return c.answer(c.faults.Apply(ctx, wire.ApplyRequest(s)))
+}
+
+// ApplyAll makes several faults, all or none, in the order of specs. Those without a
+// RequestID get a random one; none may Wait. The error names the first that was refused:
+// "faults[17].loss".
+func (c *Client) ApplyAll(ctx context.Context, specs []fault.Spec) ([]fault.Fault, error) {
+	specs = slices.Clone(specs)
+	for i := range specs {
+		if specs[i].RequestID == "" {
+			specs[i].RequestID = rand.Text()
+		}
+	}
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	m, err := c.faults.ApplyAll(ctx, wire.ApplyAllRequest(specs))
+	if err != nil {
+		return nil, c.err(err)
+	}
+	return wire.FaultsOf(m.GetFaults())
 }
 
 // Change alters a packet fault in place.

@@ -140,6 +140,14 @@ func (j *Journal) write(s step, id string, d data) error {
 }
 
 func (j *Journal) add(s step, id string, d data) error {
+	if err := j.prepare(); err != nil {
+		return err
+	}
+	return j.record(s, id, d)
+}
+
+// prepare makes the file one to which records can be added.
+func (j *Journal) prepare() error {
 	if j.file == nil {
 		return fs.ErrClosed
 	}
@@ -152,10 +160,7 @@ func (j *Journal) add(s step, id string, d data) error {
 			}
 		}
 	}
-	if err := j.catchUp(); err != nil {
-		return err
-	}
-	return j.record(s, id, d)
+	return j.catchUp()
 }
 
 // catchUp writes what is unsaid.
@@ -170,22 +175,9 @@ func (j *Journal) catchUp() error {
 }
 
 // record writes one record.
-func (j *Journal) record(s step, id string, d data) error {
-	r := record{
-		Version: version, Number: j.state.last + 1, Time: time.Now().Round(0), Monotonic: monotonic.Now(), Boot: j.state.boot,
-		Step: s, ID: id, Data: d,
-	}
-	line, err := r.line()
-	if err != nil {
-		return err
-	}
-	if err := j.append(line); err != nil {
-		return err
-	}
-	return j.state.add(r, line[:len(line)-1])
-}
+func (j *Journal) record(s step, id string, d data) error { return j.records(entryOf{s, id, d}) }
 
-// append writes one line. What is there of a line that could not be written whole is cut
+// append writes lines. What is there of lines that could not be written whole is cut
 // off again, or ended, so that the next one begins a line.
 func (j *Journal) append(line []byte) error {
 	if j.torn {

@@ -61,3 +61,52 @@ func (h *held) allPlaces() []target.Place {
 	}
 	return places
 }
+
+// allJournal is a Journal that takes a step of many faults at once: all of it is written, or
+// nothing.
+type allJournal interface {
+	// IntendAll is Intend of each fault at the places of the same index.
+	IntendAll(ctx context.Context, faults []fault.Fault, places [][]target.Place) error
+	HoldAll(ctx context.Context, faults []fault.Fault) error
+}
+
+// intendAll records the intents of all; when it fails, none.
+func (m *Manager) intendAll(ctx context.Context, parts []*part) error {
+	if j, ok := m.cfg.Journal.(allJournal); ok {
+		places := make([][]target.Place, len(parts))
+		for i, p := range parts {
+			places[i] = p.places()
+		}
+		return j.IntendAll(ctx, faultsOf(parts), places)
+	}
+	for i, p := range parts {
+		if err := m.cfg.Journal.Intend(ctx, p.fault, p.places()); err != nil {
+			for _, q := range parts[:i] {
+				m.recordEnd(ctx, q.fault.ID, fault.Cleared)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// holdAll records that all are whole.
+func (m *Manager) holdAll(ctx context.Context, parts []*part) error {
+	if j, ok := m.cfg.Journal.(allJournal); ok {
+		return j.HoldAll(ctx, faultsOf(parts))
+	}
+	for _, p := range parts {
+		if err := m.cfg.Journal.Hold(ctx, p.fault); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func faultsOf(parts []*part) []fault.Fault {
+	faults := make([]fault.Fault, len(parts))
+	for i, p := range parts {
+		faults[i] = p.fault
+	}
+	return faults
+}

@@ -130,6 +130,9 @@ type held struct {
 	hold *Hold
 	// mending is what was tried to put it back.
 	mending mending
+	// together are the settings of paths that were read for others of the same ApplyAll, by
+	// their lanes; nil for others.
+	together map[string][]fault.Offload
 }
 
 // New returns a Manager without faults. Close must be called.

@@ -68,10 +68,17 @@ func (m *Manager) offloadRead(ctx context.Context, h *held, f *fault.Fault) erro
 		f.Offloads = found
 		return nil
 	}
+	if found, ok := h.together[key]; ok && !off {
+		f.Offloads = found
+		return nil
+	}
 	found, err := m.cfg.Offloads.Read(ctx, h.places())
 	switch {
 	case err == nil:
 		f.Offloads = found
+		if h.together != nil {
+			h.together[key] = found
+		}
 		if !slices.ContainsFunc(h.places(), func(p target.Place) bool { return !p.Owned }) {
 			m.mu.Lock()
 			m.settings[key] = settings{found, time.Now()}

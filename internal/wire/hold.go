@@ -21,6 +21,15 @@ func ApplyOf(m *netemv1.ApplyRequest) (fault.Spec, error) {
 	return s, err
 }
 
+// ApplyAllRequest translates what a client asks for at once.
+func ApplyAllRequest(specs []fault.Spec) *netemv1.ApplyAllRequest {
+	m := &netemv1.ApplyAllRequest{Faults: make([]*netemv1.ApplyRequest, len(specs))}
+	for i, s := range specs {
+		m.Faults[i] = ApplyRequest(s)
+	}
+	return m
+}
+
 // Event translates what happened.
 func Event(e fault.Event) *netemv1.Event {
 	return &netemv1.Event{

@@ -1593,6 +1593,95 @@ func (x *ApplyRequest) GetWaitNs() int64 {
 	return 0
 }
 
+type ApplyAllRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Faults        []*ApplyRequest        `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyAllRequest) Reset() {
+	*x = ApplyAllRequest{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyAllRequest) ProtoMessage() {}
+
+func (x *ApplyAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyAllRequest.ProtoReflect.Descriptor instead.
+func (*ApplyAllRequest) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ApplyAllRequest) GetFaults() []*ApplyRequest {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+type ApplyAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// in the order of the request
+	Faults        []*Fault `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyAllResponse) Reset() {
+	*x = ApplyAllResponse{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyAllResponse) ProtoMessage() {}
+
+func (x *ApplyAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyAllResponse.ProtoReflect.Descriptor instead.
+func (*ApplyAllResponse) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ApplyAllResponse) GetFaults() []*Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
 // HoldRequest begins with apply or resume; renew and release follow.
 type HoldRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1609,7 +1698,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1710,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1723,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HoldRequest) GetWhat() isHoldRequest_What {
@@ -1720,7 +1809,7 @@ type HoldResume struct {
 
 func (x *HoldResume) Reset() {
 	*x = HoldResume{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1821,7 @@ func (x *HoldResume) String() string {
 func (*HoldResume) ProtoMessage() {}
 
 func (x *HoldResume) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1834,7 @@ func (x *HoldResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResume.ProtoReflect.Descriptor instead.
 func (*HoldResume) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HoldResume) GetId() string {
@@ -1771,7 +1860,7 @@ type HoldRenew struct {
 
 func (x *HoldRenew) Reset() {
 	*x = HoldRenew{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1872,7 @@ func (x *HoldRenew) String() string {
 func (*HoldRenew) ProtoMessage() {}
 
 func (x *HoldRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1885,7 @@ func (x *HoldRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRenew.ProtoReflect.Descriptor instead.
 func (*HoldRenew) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
 }
 
 // HoldRelease ends the fault; its last state and counters are answered.
@@ -1808,7 +1897,7 @@ type HoldRelease struct {
 
 func (x *HoldRelease) Reset() {
 	*x = HoldRelease{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1909,7 @@ func (x *HoldRelease) String() string {
 func (*HoldRelease) ProtoMessage() {}
 
 func (x *HoldRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1922,7 @@ func (x *HoldRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRelease.ProtoReflect.Descriptor instead.
 func (*HoldRelease) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
 }
 
 // HoldResponse follows apply, resume, each renew and release, and each change of the
@@ -1853,7 +1942,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1954,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1967,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HoldResponse) GetFault() *Fault {
@@ -1920,7 +2009,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2021,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2034,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChangeRequest) GetId() string {
@@ -1978,7 +2067,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2079,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2092,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetRequest) GetId() string {
@@ -2021,7 +2110,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2122,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2135,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
 }
 
 type ListResponse struct {
@@ -2058,7 +2147,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2070,7 +2159,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2083,7 +2172,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListResponse) GetFaults() []*Fault {
@@ -2103,7 +2192,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2204,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2217,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -2162,7 +2251,7 @@ type ClearRequest struct {
 
 func (x *ClearRequest) Reset() {
 	*x = ClearRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2263,7 @@ func (x *ClearRequest) String() string {
 func (*ClearRequest) ProtoMessage() {}
 
 func (x *ClearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2276,7 @@ func (x *ClearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRequest.ProtoReflect.Descriptor instead.
 func (*ClearRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClearRequest) GetWhat() isClearRequest_What {
@@ -2271,7 +2360,7 @@ type DeviceName struct {
 
 func (x *DeviceName) Reset() {
 	*x = DeviceName{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2372,7 @@ func (x *DeviceName) String() string {
 func (*DeviceName) ProtoMessage() {}
 
 func (x *DeviceName) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2385,7 @@ func (x *DeviceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceName.ProtoReflect.Descriptor instead.
 func (*DeviceName) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeviceName) GetNamespace() string {
@@ -2322,7 +2411,7 @@ type ClearResponse struct {
 
 func (x *ClearResponse) Reset() {
 	*x = ClearResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2423,7 @@ func (x *ClearResponse) String() string {
 func (*ClearResponse) ProtoMessage() {}
 
 func (x *ClearResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2436,7 @@ func (x *ClearResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearResponse.ProtoReflect.Descriptor instead.
 func (*ClearResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClearResponse) GetCleared() []*Fault {
@@ -2369,7 +2458,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2470,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2483,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchRequest) GetAfter() uint64 {
@@ -2422,7 +2511,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2523,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2536,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *VerifyRequest) GetId() string {
@@ -2483,7 +2572,7 @@ type VerifyMessage struct {
 
 func (x *VerifyMessage) Reset() {
 	*x = VerifyMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2584,7 @@ func (x *VerifyMessage) String() string {
 func (*VerifyMessage) ProtoMessage() {}
 
 func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2597,7 @@ func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyMessage.ProtoReflect.Descriptor instead.
 func (*VerifyMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *VerifyMessage) GetSent() int32 {
@@ -2542,7 +2631,7 @@ type PacketsRequest struct {
 
 func (x *PacketsRequest) Reset() {
 	*x = PacketsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +2643,7 @@ func (x *PacketsRequest) String() string {
 func (*PacketsRequest) ProtoMessage() {}
 
 func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +2656,7 @@ func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsRequest.ProtoReflect.Descriptor instead.
 func (*PacketsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PacketsRequest) GetId() string {
@@ -2601,7 +2690,7 @@ type PacketsMessage struct {
 
 func (x *PacketsMessage) Reset() {
 	*x = PacketsMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2702,7 @@ func (x *PacketsMessage) String() string {
 func (*PacketsMessage) ProtoMessage() {}
 
 func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2715,7 @@ func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsMessage.ProtoReflect.Descriptor instead.
 func (*PacketsMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PacketsMessage) GetPackets() []*ChosenPacket {
@@ -2684,7 +2773,7 @@ type ChosenPacket struct {
 
 func (x *ChosenPacket) Reset() {
 	*x = ChosenPacket{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2785,7 @@ func (x *ChosenPacket) String() string {
 func (*ChosenPacket) ProtoMessage() {}
 
 func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2798,7 @@ func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChosenPacket.ProtoReflect.Descriptor instead.
 func (*ChosenPacket) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ChosenPacket) GetMonotonicNs() int64 {
@@ -2805,7 +2894,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2906,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2919,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -2892,7 +2981,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +2993,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +3006,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Target) GetName() string {
@@ -2999,7 +3088,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3100,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3113,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Place) GetNamespace() string {
@@ -3098,7 +3187,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3199,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3212,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Flow) GetProtocol() uint32 {
@@ -3183,7 +3272,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3284,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3297,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
 }
 
 type ListTargetsResponse struct {
@@ -3220,7 +3309,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3321,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3334,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -3264,7 +3353,7 @@ type AddTargetRequest struct {
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3276,7 +3365,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3289,7 +3378,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -3308,7 +3397,7 @@ type RemoveTargetRequest struct {
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3409,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3422,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -3351,7 +3440,7 @@ type RemoveTargetResponse struct {
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3452,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3465,7 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
 }
 
 type ResolveTargetRequest struct {
@@ -3388,7 +3477,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3400,7 +3489,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3413,7 +3502,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -3435,7 +3524,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3536,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3549,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Lab) GetName() string {
@@ -3503,7 +3592,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3604,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3617,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LabNode) GetName() string {
@@ -3572,7 +3661,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3673,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3686,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LabService) GetKind() string {
@@ -3644,7 +3733,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +3745,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3758,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -3689,7 +3778,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3790,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3803,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -3740,7 +3829,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +3841,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +3854,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -3784,7 +3873,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +3885,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +3898,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -3827,7 +3916,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3839,7 +3928,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3852,7 +3941,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
 }
 
 type ListLabsResponse struct {
@@ -3864,7 +3953,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +3965,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +3978,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -3908,7 +3997,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4009,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4022,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -3959,7 +4048,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4060,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4073,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -4055,7 +4144,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4156,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4080,7 +4169,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -4112,7 +4201,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4124,7 +4213,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4137,7 +4226,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
 }
 
 type FeaturesResponse struct {
@@ -4152,7 +4241,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4164,7 +4253,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4177,7 +4266,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -4221,7 +4310,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4233,7 +4322,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4335,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Feature) GetName() string {
@@ -4285,7 +4374,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4297,7 +4386,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4310,7 +4399,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
 }
 
 type VersionResponse struct {
@@ -4327,7 +4416,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4428,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +4441,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -4581,7 +4670,11 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12%\n" +
 	"\x0essh_connection\x18\x03 \x01(\tR\rsshConnection\x12\x17\n" +
-	"\await_ns\x18\x04 \x01(\x03R\x06waitNs\"\xd5\x01\n" +
+	"\await_ns\x18\x04 \x01(\x03R\x06waitNs\"A\n" +
+	"\x0fApplyAllRequest\x12.\n" +
+	"\x06faults\x18\x01 \x03(\v2\x16.netem.v1.ApplyRequestR\x06faults\";\n" +
+	"\x10ApplyAllResponse\x12'\n" +
+	"\x06faults\x18\x01 \x03(\v2\x0f.netem.v1.FaultR\x06faults\"\xd5\x01\n" +
 	"\vHoldRequest\x12.\n" +
 	"\x05apply\x18\x01 \x01(\v2\x16.netem.v1.ApplyRequestH\x00R\x05apply\x12.\n" +
 	"\x06resume\x18\x02 \x01(\v2\x14.netem.v1.HoldResumeH\x00R\x06resume\x12+\n" +
@@ -4789,9 +4882,10 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10FAULT_STATE_LOST\x10\x02\x12\x17\n" +
 	"\x13FAULT_STATE_DRIFTED\x10\x03\x12\x17\n" +
 	"\x13FAULT_STATE_CLEARED\x10\x04\x12\x17\n" +
-	"\x13FAULT_STATE_EXPIRED\x10\x052\xad\x04\n" +
+	"\x13FAULT_STATE_EXPIRED\x10\x052\xf0\x04\n" +
 	"\x06Faults\x120\n" +
-	"\x05Apply\x12\x16.netem.v1.ApplyRequest\x1a\x0f.netem.v1.Fault\x122\n" +
+	"\x05Apply\x12\x16.netem.v1.ApplyRequest\x1a\x0f.netem.v1.Fault\x12A\n" +
+	"\bApplyAll\x12\x19.netem.v1.ApplyAllRequest\x1a\x1a.netem.v1.ApplyAllResponse\x122\n" +
 	"\x06Change\x12\x17.netem.v1.ChangeRequest\x1a\x0f.netem.v1.Fault\x12,\n" +
 	"\x03Get\x12\x14.netem.v1.GetRequest\x1a\x0f.netem.v1.Fault\x125\n" +
 	"\x04List\x12\x15.netem.v1.ListRequest\x1a\x16.netem.v1.ListResponse\x120\n" +
@@ -4830,7 +4924,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -4848,53 +4942,55 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*Fault)(nil),                 // 13: netem.v1.Fault
 	(*Offload)(nil),               // 14: netem.v1.Offload
 	(*ApplyRequest)(nil),          // 15: netem.v1.ApplyRequest
-	(*HoldRequest)(nil),           // 16: netem.v1.HoldRequest
-	(*HoldResume)(nil),            // 17: netem.v1.HoldResume
-	(*HoldRenew)(nil),             // 18: netem.v1.HoldRenew
-	(*HoldRelease)(nil),           // 19: netem.v1.HoldRelease
-	(*HoldResponse)(nil),          // 20: netem.v1.HoldResponse
-	(*ChangeRequest)(nil),         // 21: netem.v1.ChangeRequest
-	(*GetRequest)(nil),            // 22: netem.v1.GetRequest
-	(*ListRequest)(nil),           // 23: netem.v1.ListRequest
-	(*ListResponse)(nil),          // 24: netem.v1.ListResponse
-	(*RenewRequest)(nil),          // 25: netem.v1.RenewRequest
-	(*ClearRequest)(nil),          // 26: netem.v1.ClearRequest
-	(*DeviceName)(nil),            // 27: netem.v1.DeviceName
-	(*ClearResponse)(nil),         // 28: netem.v1.ClearResponse
-	(*WatchRequest)(nil),          // 29: netem.v1.WatchRequest
-	(*VerifyRequest)(nil),         // 30: netem.v1.VerifyRequest
-	(*VerifyMessage)(nil),         // 31: netem.v1.VerifyMessage
-	(*PacketsRequest)(nil),        // 32: netem.v1.PacketsRequest
-	(*PacketsMessage)(nil),        // 33: netem.v1.PacketsMessage
-	(*ChosenPacket)(nil),          // 34: netem.v1.ChosenPacket
-	(*Event)(nil),                 // 35: netem.v1.Event
-	(*Target)(nil),                // 36: netem.v1.Target
-	(*Place)(nil),                 // 37: netem.v1.Place
-	(*Flow)(nil),                  // 38: netem.v1.Flow
-	(*ListTargetsRequest)(nil),    // 39: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 40: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 41: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 42: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 43: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 44: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 45: netem.v1.Lab
-	(*LabNode)(nil),               // 46: netem.v1.LabNode
-	(*LabService)(nil),            // 47: netem.v1.LabService
-	(*LabUpRequest)(nil),          // 48: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 49: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 50: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 51: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 52: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 53: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 54: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 55: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 56: netem.v1.ProbeMessage
-	(*FeaturesRequest)(nil),       // 57: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 58: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 59: netem.v1.Feature
-	(*VersionRequest)(nil),        // 60: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 61: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
+	(*ApplyAllRequest)(nil),       // 16: netem.v1.ApplyAllRequest
+	(*ApplyAllResponse)(nil),      // 17: netem.v1.ApplyAllResponse
+	(*HoldRequest)(nil),           // 18: netem.v1.HoldRequest
+	(*HoldResume)(nil),            // 19: netem.v1.HoldResume
+	(*HoldRenew)(nil),             // 20: netem.v1.HoldRenew
+	(*HoldRelease)(nil),           // 21: netem.v1.HoldRelease
+	(*HoldResponse)(nil),          // 22: netem.v1.HoldResponse
+	(*ChangeRequest)(nil),         // 23: netem.v1.ChangeRequest
+	(*GetRequest)(nil),            // 24: netem.v1.GetRequest
+	(*ListRequest)(nil),           // 25: netem.v1.ListRequest
+	(*ListResponse)(nil),          // 26: netem.v1.ListResponse
+	(*RenewRequest)(nil),          // 27: netem.v1.RenewRequest
+	(*ClearRequest)(nil),          // 28: netem.v1.ClearRequest
+	(*DeviceName)(nil),            // 29: netem.v1.DeviceName
+	(*ClearResponse)(nil),         // 30: netem.v1.ClearResponse
+	(*WatchRequest)(nil),          // 31: netem.v1.WatchRequest
+	(*VerifyRequest)(nil),         // 32: netem.v1.VerifyRequest
+	(*VerifyMessage)(nil),         // 33: netem.v1.VerifyMessage
+	(*PacketsRequest)(nil),        // 34: netem.v1.PacketsRequest
+	(*PacketsMessage)(nil),        // 35: netem.v1.PacketsMessage
+	(*ChosenPacket)(nil),          // 36: netem.v1.ChosenPacket
+	(*Event)(nil),                 // 37: netem.v1.Event
+	(*Target)(nil),                // 38: netem.v1.Target
+	(*Place)(nil),                 // 39: netem.v1.Place
+	(*Flow)(nil),                  // 40: netem.v1.Flow
+	(*ListTargetsRequest)(nil),    // 41: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 42: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 43: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 44: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 45: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 46: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 47: netem.v1.Lab
+	(*LabNode)(nil),               // 48: netem.v1.LabNode
+	(*LabService)(nil),            // 49: netem.v1.LabService
+	(*LabUpRequest)(nil),          // 50: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 51: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 52: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 53: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 54: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 55: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 56: netem.v1.GetLabRequest
+	(*ProbeRequest)(nil),          // 57: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 58: netem.v1.ProbeMessage
+	(*FeaturesRequest)(nil),       // 59: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 60: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 61: netem.v1.Feature
+	(*VersionRequest)(nil),        // 62: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 63: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -4912,86 +5008,90 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	8,  // 12: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
 	2,  // 13: netem.v1.Fault.state:type_name -> netem.v1.FaultState
 	1,  // 14: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	62, // 15: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	62, // 16: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	64, // 15: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	64, // 16: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	12, // 17: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	14, // 18: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
 	8,  // 19: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	15, // 20: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
-	17, // 21: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
-	18, // 22: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
-	19, // 23: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
-	13, // 24: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
-	3,  // 25: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	13, // 26: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	27, // 27: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
-	13, // 28: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	34, // 29: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	62, // 30: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	62, // 31: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13, // 32: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	37, // 33: netem.v1.Target.to:type_name -> netem.v1.Place
-	37, // 34: netem.v1.Target.from:type_name -> netem.v1.Place
-	38, // 35: netem.v1.Place.include:type_name -> netem.v1.Flow
-	38, // 36: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	11, // 37: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	11, // 38: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	36, // 39: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	36, // 40: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	46, // 41: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	62, // 42: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	47, // 43: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	45, // 44: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	45, // 45: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	59, // 46: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 47: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	15, // 48: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	21, // 49: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	22, // 50: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	23, // 51: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	25, // 52: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	26, // 53: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	16, // 54: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	29, // 55: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	30, // 56: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	32, // 57: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	39, // 58: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	41, // 59: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	42, // 60: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	44, // 61: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	48, // 62: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	50, // 63: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	52, // 64: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	54, // 65: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	55, // 66: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	57, // 67: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	60, // 68: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	13, // 69: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	13, // 70: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	13, // 71: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	24, // 72: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	13, // 73: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	28, // 74: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	20, // 75: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	35, // 76: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	31, // 77: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	33, // 78: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	40, // 79: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	36, // 80: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	43, // 81: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	36, // 82: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	49, // 83: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	51, // 84: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	53, // 85: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	45, // 86: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	56, // 87: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	58, // 88: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	61, // 89: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	69, // [69:90] is the sub-list for method output_type
-	48, // [48:69] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	15, // 20: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
+	13, // 21: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
+	15, // 22: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
+	19, // 23: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
+	20, // 24: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
+	21, // 25: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
+	13, // 26: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
+	3,  // 27: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	13, // 28: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	29, // 29: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	13, // 30: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	36, // 31: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
+	64, // 32: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	64, // 33: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13, // 34: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	39, // 35: netem.v1.Target.to:type_name -> netem.v1.Place
+	39, // 36: netem.v1.Target.from:type_name -> netem.v1.Place
+	40, // 37: netem.v1.Place.include:type_name -> netem.v1.Flow
+	40, // 38: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	11, // 39: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	11, // 40: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	38, // 41: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	38, // 42: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	48, // 43: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	64, // 44: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	49, // 45: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	47, // 46: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	47, // 47: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	61, // 48: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 49: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	15, // 50: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	16, // 51: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	23, // 52: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	24, // 53: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	25, // 54: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	27, // 55: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	28, // 56: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	18, // 57: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	31, // 58: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	32, // 59: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	34, // 60: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	41, // 61: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	43, // 62: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	44, // 63: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	46, // 64: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	50, // 65: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	52, // 66: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	54, // 67: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	56, // 68: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	57, // 69: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	59, // 70: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	62, // 71: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	13, // 72: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	17, // 73: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	13, // 74: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	13, // 75: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	26, // 76: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	13, // 77: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	30, // 78: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	22, // 79: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	37, // 80: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	33, // 81: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	35, // 82: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	42, // 83: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	38, // 84: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	45, // 85: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	38, // 86: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	51, // 87: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	53, // 88: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	55, // 89: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	47, // 90: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	58, // 91: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	60, // 92: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	63, // 93: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	72, // [72:94] is the sub-list for method output_type
+	50, // [50:72] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -5000,13 +5100,13 @@ func file_api_netem_v1_netem_proto_init() {
 		return
 	}
 	file_api_netem_v1_netem_proto_msgTypes[0].OneofWrappers = []any{}
-	file_api_netem_v1_netem_proto_msgTypes[13].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[15].OneofWrappers = []any{
 		(*HoldRequest_Apply)(nil),
 		(*HoldRequest_Resume)(nil),
 		(*HoldRequest_Renew)(nil),
 		(*HoldRequest_Release)(nil),
 	}
-	file_api_netem_v1_netem_proto_msgTypes[23].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[25].OneofWrappers = []any{
 		(*ClearRequest_Id)(nil),
 		(*ClearRequest_Target)(nil),
 		(*ClearRequest_All)(nil),
@@ -5018,7 +5118,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

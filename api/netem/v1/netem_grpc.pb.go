@@ -22,16 +22,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Faults_Apply_FullMethodName   = "/netem.v1.Faults/Apply"
-	Faults_Change_FullMethodName  = "/netem.v1.Faults/Change"
-	Faults_Get_FullMethodName     = "/netem.v1.Faults/Get"
-	Faults_List_FullMethodName    = "/netem.v1.Faults/List"
-	Faults_Renew_FullMethodName   = "/netem.v1.Faults/Renew"
-	Faults_Clear_FullMethodName   = "/netem.v1.Faults/Clear"
-	Faults_Hold_FullMethodName    = "/netem.v1.Faults/Hold"
-	Faults_Watch_FullMethodName   = "/netem.v1.Faults/Watch"
-	Faults_Verify_FullMethodName  = "/netem.v1.Faults/Verify"
-	Faults_Packets_FullMethodName = "/netem.v1.Faults/Packets"
+	Faults_Apply_FullMethodName    = "/netem.v1.Faults/Apply"
+	Faults_ApplyAll_FullMethodName = "/netem.v1.Faults/ApplyAll"
+	Faults_Change_FullMethodName   = "/netem.v1.Faults/Change"
+	Faults_Get_FullMethodName      = "/netem.v1.Faults/Get"
+	Faults_List_FullMethodName     = "/netem.v1.Faults/List"
+	Faults_Renew_FullMethodName    = "/netem.v1.Faults/Renew"
+	Faults_Clear_FullMethodName    = "/netem.v1.Faults/Clear"
+	Faults_Hold_FullMethodName     = "/netem.v1.Faults/Hold"
+	Faults_Watch_FullMethodName    = "/netem.v1.Faults/Watch"
+	Faults_Verify_FullMethodName   = "/netem.v1.Faults/Verify"
+	Faults_Packets_FullMethodName  = "/netem.v1.Faults/Packets"
 )
 
 // FaultsClient is the client API for Faults service.
@@ -42,6 +43,9 @@ const (
 type FaultsClient interface {
 	// Apply makes a fault. A repeated request_id returns the first one's fault.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*Fault, error)
+	// ApplyAll makes several faults, all or none; each request_id is honoured as by Apply. None
+	// may wait. The error names the first that was refused, by its index.
+	ApplyAll(ctx context.Context, in *ApplyAllRequest, opts ...grpc.CallOption) (*ApplyAllResponse, error)
 	// Change alters a packet fault in place, in one replace.
 	Change(ctx context.Context, in *ChangeRequest, opts ...grpc.CallOption) (*Fault, error)
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*Fault, error)
@@ -77,6 +81,16 @@ func (c *faultsClient) Apply(ctx context.Context, in *ApplyRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Fault)
 	err := c.cc.Invoke(ctx, Faults_Apply_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *faultsClient) ApplyAll(ctx context.Context, in *ApplyAllRequest, opts ...grpc.CallOption) (*ApplyAllResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApplyAllResponse)
+	err := c.cc.Invoke(ctx, Faults_ApplyAll_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -211,6 +225,9 @@ type Faults_PacketsClient = grpc.ServerStreamingClient[PacketsMessage]
 type FaultsServer interface {
 	// Apply makes a fault. A repeated request_id returns the first one's fault.
 	Apply(context.Context, *ApplyRequest) (*Fault, error)
+	// ApplyAll makes several faults, all or none; each request_id is honoured as by Apply. None
+	// may wait. The error names the first that was refused, by its index.
+	ApplyAll(context.Context, *ApplyAllRequest) (*ApplyAllResponse, error)
 	// Change alters a packet fault in place, in one replace.
 	Change(context.Context, *ChangeRequest) (*Fault, error)
 	Get(context.Context, *GetRequest) (*Fault, error)
@@ -244,6 +261,9 @@ type UnimplementedFaultsServer struct{}
 
 func (UnimplementedFaultsServer) Apply(context.Context, *ApplyRequest) (*Fault, error) {
 	return nil, status.Error(codes.Unimplemented, "method Apply not implemented")
+}
+func (UnimplementedFaultsServer) ApplyAll(context.Context, *ApplyAllRequest) (*ApplyAllResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyAll not implemented")
 }
 func (UnimplementedFaultsServer) Change(context.Context, *ChangeRequest) (*Fault, error) {
 	return nil, status.Error(codes.Unimplemented, "method Change not implemented")
@@ -307,6 +327,24 @@ func _Faults_Apply_Handler(srv interface{}, ctx context.Context, dec func(interf
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(FaultsServer).Apply(ctx, req.(*ApplyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Faults_ApplyAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyAllRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FaultsServer).ApplyAll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Faults_ApplyAll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FaultsServer).ApplyAll(ctx, req.(*ApplyAllRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -451,6 +489,10 @@ var Faults_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Apply",
 			Handler:    _Faults_Apply_Handler,
+		},
+		{
+			MethodName: "ApplyAll",
+			Handler:    _Faults_ApplyAll_Handler,
 		},
 		{
 			MethodName: "Change",
