@@ -110,9 +110,12 @@ func (p *pulse) beats(ctx context.Context) {
 			continue
 		default:
 		}
+		if missed++; silent || missed < beatsMissed-1 {
+			continue
+		}
 		pid, before := int(p.peer.Load()), activity
 		activity = switches(pid)
-		if missed++; silent || missed < beatsMissed || missed < beatsBusy && (activity != before || busy(pid)) {
+		if missed < beatsMissed || missed < beatsBusy && (activity != before || busy(pid)) {
 			continue
 		}
 		silent = true
