@@ -179,8 +179,7 @@ func patientDial(t testing.TB, socket string) *client.Client {
 			return c
 		}
 		if time.Now().After(end) {
-			t.Error(err)
-			runtime.Goexit()
+			t.Fatal(err) // it ends a client's goroutine, too
 		}
 	}
 }
