@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"netemd/internal/failpoint"
@@ -270,29 +271,13 @@ func (b *batch) drop() {
 	}
 }
 
-// begin changes the kernel: each slot is set once, to all that is in force there. What was
-// done is recorded.
+// begin changes the kernel, and records what was done.
 func (b *batch) begin(ctx context.Context) error {
 	if err := b.each(func(h *held) error { return b.m.offloadOff(ctx, h) }); err != nil {
 		return err
 	}
 	failpoint.At("lease.apply.offload")
-	on := b.m.atAll(b.slots())
-	set := map[string]bool{}
-	err := b.each(func(h *held) error {
-		for _, s := range h.slots {
-			if set[s.key] {
-				continue
-			}
-			set[s.key] = true
-			if err := b.m.set(ctx, h, s, on[s.key]); err != nil {
-				return err
-			}
-			failpoint.At("lease.apply.place")
-		}
-		return nil
-	})
-	if err != nil {
+	if err := b.setAll(ctx); err != nil {
 		return err
 	}
 	failpoint.At("lease.apply.enforced")
@@ -300,6 +285,70 @@ func (b *batch) begin(ctx context.Context) error {
 		return fmt.Errorf("apply: %w", err)
 	}
 	return nil
+}
+
+// maxDevices is at how many devices slots are set at a time: most of the time of arming one
+// is spent waiting for the kernel.
+const maxDevices = 8
+
+// setAll sets each slot once, to all that is in force there: device by device, some devices
+// at a time. The error is of the first fault for which it failed.
+func (b *batch) setAll(ctx context.Context) error {
+	on := b.m.atAll(b.slots())
+	seen := map[string]bool{}
+	devices := map[string][]aimed{}
+	for _, p := range b.parts {
+		for _, s := range p.held.slots {
+			if !seen[s.key] {
+				seen[s.key] = true
+				lane := cmp.Or(s.lane, s.key)
+				devices[lane] = append(devices[lane], aimed{p, s})
+			}
+		}
+	}
+	var (
+		all      sync.WaitGroup
+		mu       sync.Mutex
+		first    = len(b.faults)
+		failed   error
+		panicked any
+	)
+	room := make(chan struct{}, maxDevices)
+	for _, there := range devices {
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if r := recover(); r != nil { // who called is to recover it
+					panicked = r
+				}
+				<-room
+			}()
+			for _, s := range there {
+				if err := b.m.set(ctx, s.held, s.slot, on[s.key]); err != nil {
+					mu.Lock()
+					if s.part.index < first {
+						first, failed = s.part.index, fault.Nth(s.part.index, err)
+					}
+					mu.Unlock()
+					return
+				}
+				failpoint.At("lease.apply.place")
+			}
+		})
+	}
+	all.Wait()
+	if panicked != nil {
+		panic(panicked)
+	}
+	return failed
+}
+
+// aimed is a slot of a part.
+type aimed struct {
+	*part
+	slot
 }
 
 // slots are those of all, by their keys.

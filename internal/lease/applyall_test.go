@@ -135,6 +135,52 @@ func TestApplyAllOrNone(t *testing.T) {
 	}
 }
 
+// What fails at one device undoes what was done at others, and an engine that panics leaves
+// what is known, and ends.
+func TestApplyAllOnSeveralDevices(t *testing.T) {
+	e, j := newFakeEngine(), newFakeJournal()
+	m, _ := newHost(t, e, withJournal(e, j))
+	several := func() []fault.Spec {
+		var specs []fault.Spec
+		for i := range 30 {
+			device := []string{"v0", "v1", "lo"}[i%3]
+			specs = append(specs, with(on(fmt.Sprint(100+i)), func(s *fault.Spec) { s.Selector.Device, s.RequestID = device, fmt.Sprint("r", i) }))
+		}
+		return specs
+	}
+	broken := errors.New("broken")
+	fail := func(port string, f func() error) {
+		e.failSets(func(p target.Place, _ qdisc.Netem) error {
+			if strings.HasSuffix(p.Match.String(), port) {
+				return f()
+			}
+			return nil
+		})
+	}
+	fail("port 117", func() error { return broken })
+	refusedAll(t, m, e, several(), broken, "faults[17]: broken")
+	if n := len(j.open); n != 0 {
+		t.Errorf("%d are open in the journal", n)
+	}
+	fail("port 117", func() error { panic("no such thing") })
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = m.ApplyAll(t.Context(), several())
+	}()
+	e.failSets(nil)
+	if held := m.List(t.Context()); len(held) != 30 {
+		t.Errorf("%d faults stand", len(held))
+	}
+	refusedAll(t, m, e, several(), nil, "and the agent failed before it was whole")
+	if cleared, err := m.Clear(t.Context(), fault.Selector{All: true}, "uid 0"); err != nil || len(cleared) != 30 {
+		t.Errorf("%d cleared, %v", len(cleared), err)
+	}
+}
+
 func TestApplyAllHonoursRequestIDs(t *testing.T) {
 	e := newFakeEngine()
 	m, _ := newHost(t, e, nil)
