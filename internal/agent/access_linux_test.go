@@ -234,7 +234,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := &strangers{policy: p}
+		s := &admission{policy: p}
 		admit := func(uid uint32) (net.Conn, error) {
 			return s.admit(&discard{}, peerInfo{uid: uid, owner: fmt.Sprintf("uid %d", uid)})
 		}
@@ -276,4 +276,39 @@ func TestStrangers(t *testing.T) {
 		}
 		time.Sleep(strangerTime)
 	})
+}
+
+// Who may do something cannot take all descriptors, or all of the TCP connections; root can.
+func TestConnectionsOfAPeer(t *testing.T) {
+	p, err := access.New([]access.Rule{{Users: []string{"7"}, Certificates: []string{"ci"}, Verbs: []access.Verb{access.List}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &admission{policy: p}
+	for name, tt := range map[string]struct {
+		peer peerInfo
+		most int
+	}{
+		"a user":        {peerInfo{uid: 7, owner: "uid 7"}, maxOfUser},
+		"a certificate": {peerInfo{commonName: "ci", owner: "certificate CN ci"}, maxOfCertificate},
+	} {
+		var last net.Conn
+		for i := range tt.most {
+			if last, err = s.admit(&discard{}, tt.peer); err != nil {
+				t.Fatalf("%s, connection %d: %v", name, i, err)
+			}
+		}
+		if _, err := s.admit(&discard{}, tt.peer); !errors.Is(err, fault.ErrBusy) || !says(err.Error(), tt.peer.owner, fmt.Sprint(tt.most)) {
+			t.Errorf("%s, one more: %v, want busy", name, err)
+		}
+		_ = last.Close()
+		if _, err := s.admit(&discard{}, tt.peer); err != nil {
+			t.Errorf("%s, after one went: %v", name, err)
+		}
+	}
+	for range 2 * maxOfUser {
+		if _, err := s.admit(&discard{}, peerInfo{owner: "uid 0 (root)"}); err != nil {
+			t.Fatalf("root: %v", err)
+		}
+	}
 }

@@ -262,7 +262,7 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 func (a *Agent) serve() {
 	l := a.cfg.Settings.Limits
 	options := append(a.telemetry.ServerOptions(),
-		grpc.Creds(door{tls: a.tls, strangers: &strangers{policy: a.policy}, refuse: a.refuseConnection}),
+		grpc.Creds(door{tls: a.tls, admission: &admission{policy: a.policy}, refuse: a.refuseConnection}),
 		grpc.StaticStreamWindowSize(wire.StreamWindow), grpc.StaticConnWindowSize(wire.ConnWindow),
 		grpc.MaxRecvMsgSize(int(l.RequestBytes)), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectTime), grpc.StatsHandler(unreached{a.refuseCall}),

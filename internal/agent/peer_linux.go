@@ -142,8 +142,8 @@ func peerGroups(fd int) ([]uint32, error) {
 // is by the kernel's word, and adds no encryption; a TCP one by TLS.
 type door struct {
 	tls *tlsDoor // nil: no TCP
-	// strangers bounds how many peers without any right are listened to.
-	strangers *strangers
+	// admission bounds how many connections a peer has.
+	admission *admission
 	// refuse tells a peer that was not let in, as far as it is known.
 	refuse func(peerInfo, error)
 }
@@ -151,7 +151,7 @@ type door struct {
 func (d door) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	in, info, err := d.ask(conn)
 	if err == nil {
-		in, err = d.strangers.admit(in, info)
+		in, err = d.admission.admit(in, info)
 	}
 	if err != nil {
 		d.refuse(info, err) // before the peer sees its end
