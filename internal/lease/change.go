@@ -123,11 +123,14 @@ func (m *Manager) alter(ctx context.Context, id string, by party, event string, 
 	return h.fault, nil
 }
 
-// changed ends an alter of h.
+// changed ends an alter of h, which is as it was before unless that was acknowledged: also
+// when an engine panicked, and when h was handed over meanwhile.
 func (m *Manager) changed(h *held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h.changing = nil
+	if h.changing != nil {
+		h.fault, h.changing = *h.changing, nil
+	}
 }
 
 // verbs are what leads to an event.

@@ -698,6 +698,55 @@ func TestQueuedIsWhatAllPlacesHold(t *testing.T) {
 	}
 }
 
+// An engine that panics while a fault is changed leaves it as its owner knows it: it ends
+// when he was told, and what the kernel has instead is told as a drift.
+func TestPanicInAChange(t *testing.T) {
+	five := qdisc.Percent(5)
+	for name, change := range map[string]func(*testing.T, *Manager, string){
+		"change": func(t *testing.T, m *Manager, id string) {
+			t.Helper()
+			_, _ = m.Change(t.Context(), id, "uid 0", 0, qdisc.Patch{Loss: &five})
+		},
+		"renewal": func(t *testing.T, m *Manager, id string) {
+			t.Helper()
+			_, _ = m.Renew(t.Context(), id, "uid 0", time.Hour)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newFakeEngine()
+				m, _ := newHost(t, e, nil)
+				f, err := m.Apply(t.Context(), with(on("80"), func(s *fault.Spec) { s.TTL = time.Minute }))
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.failSets(func(p target.Place, n qdisc.Netem) error {
+					e.at[p.Key()] = n
+					panic("after it was done")
+				})
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Error("it did not panic")
+						}
+					}()
+					change(t, m, f.ID)
+				}()
+				e.failSets(nil)
+				got, err := m.Get(t.Context(), f.ID)
+				if err != nil || got.Spec.Packet.Loss != f.Spec.Packet.Loss || !got.Expires.Equal(f.Expires) || (got.State == fault.Drifted) != (name == "change") {
+					t.Errorf("%+v, %v, want that of %+v", got, err, f)
+				}
+				time.Sleep(time.Until(f.Expires) + time.Second)
+				synctest.Wait()
+				if len(e.inForce()) > 0 || len(m.List(t.Context())) > 0 {
+					t.Errorf("after its time: in force %v", e.inForce())
+				}
+			})
+		})
+	}
+}
+
 // An engine that panics half-way leaves nothing that outlives its time: the caller's
 // recovery knows nothing of what is in force.
 func TestPanicIsBoundedByTime(t *testing.T) {
