@@ -39,8 +39,8 @@ type act struct {
 	passes []string
 	// slow says that it takes longer than some seconds.
 	slow bool
-	// lab says that it makes one.
-	lab bool
+	// lab says that it makes one, and many that it passes most steps more than once.
+	lab, many bool
 	// args are for netemd, and earlier what another life of it does before, of which
 	// nothing is killed.
 	args    []string
@@ -60,7 +60,7 @@ var acts = []act{
 	{name: "lead", passes: []string{"ebpf.lead."}, run: (*play).lead},
 	{name: "lab", passes: []string{"lab.service.", "lab.down.", "lab.up.complete", "lab.up.device", "netem.root.added"}, slow: true, lab: true, run: (*play).lab},
 	{name: "half a lab", passes: []string{"lab.up."}, lab: true, run: (*play).lab},
-	{name: "faults", passes: []string{"lease.", "offload.", "ebpf.", "netem."}, run: (*play).faults},
+	{name: "faults", passes: []string{"lease.", "offload.", "ebpf.", "netem."}, many: true, run: (*play).faults},
 }
 
 // actOf is the act in which a step is passed.

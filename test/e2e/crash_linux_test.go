@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,8 @@ func TestCrash(t *testing.T) {
 					g := <-grounds
 					defer func() { grounds <- g }()
 					mine := g.of(t)
-					crash(t, mine, fault.Engine(name), step, i%2 == 0)
+					for n := 1; n <= passages(step) && crash(t, mine, fault.Engine(name), step, n, (i+n)%2 == 0); n++ {
+					}
 					g.before = mine.before
 				})
 			}
@@ -59,6 +61,15 @@ func steps() []string {
 	return some
 }
 
+// passages is how many of a step are tried, if there are so many: one play passes most of
+// the steps of an engine several times, for other faults.
+func passages(step string) int {
+	if a, _ := actOf(step); a.many && long() && !slow() {
+		return 4
+	}
+	return 1
+}
+
 // crashers is how many agents are killed at a time: they wait more than they work.
 func crashers() int {
 	if slow() {
@@ -70,8 +81,9 @@ func crashers() int {
 // oneLab is held by who has a lab.
 var oneLab sync.Mutex
 
-// crash is one life that ends at a step, and what comes after it.
-func crash(t *testing.T, g *ground, engine fault.Engine, step string, restart bool) {
+// crash is one life that ends at the n-th passage of a step, and what comes after it. It
+// reports whether there was such a passage.
+func crash(t *testing.T, g *ground, engine fault.Engine, step string, n int, restart bool) bool {
 	a, ok := actOf(step)
 	if !ok {
 		t.Fatal("no act passes this step")
@@ -96,8 +108,13 @@ func crash(t *testing.T, g *ground, engine fault.Engine, step string, restart bo
 		p.start("", a.args...)
 		a.earlier(p)
 	}
-	if p.start(step, a.args...); !p.dead() {
+	if p.start(fmt.Sprintf("%s:%d", step, n), a.args...); !p.dead() {
 		a.run(p)
+	}
+	if n > 1 && !p.within(100*time.Millisecond) {
+		p.stop()
+		g.same(t, "after a life to its end the devices are", p.victim)
+		return false
 	}
 	if !p.within(5 * time.Second) {
 		p.kill()
@@ -110,7 +127,8 @@ func crash(t *testing.T, g *ground, engine fault.Engine, step string, restart bo
 		t.Errorf("before that: %v", p.err)
 	}
 	p.recover(restart, step)
-	g.same(t, "the devices are", p.victim)
+	g.same(t, fmt.Sprintf("after passage %d the devices are", n), p.victim)
+	return !t.Failed()
 }
 
 // same checks that all is as it was before the victim.
