@@ -137,17 +137,13 @@ func (a *attacher) attachFilter(namespace string, index int, hook target.Hook, p
 		return nil, err
 	}
 	at := clsact{netns, index}
-	q := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: index, Parent: netlink.HANDLE_CLSACT, Handle: netlink.MakeHandle(0xffff, 0),
-	}}
-	switch err := netlink.QdiscAdd(q); {
-	case err == nil:
-		a.made[at] = true
-		failpoint.At("ebpf.clsact.added")
+	switch f, err := a.open(at, hook, prog); {
+	case f != nil:
+		return &filter{a: a, namespace: namespace, netns: netns, filter: f, prog: prog}, nil
 	case gone(err):
 		return nil, fmt.Errorf("add clsact: %w (%w)", fs.ErrNotExist, err)
-	case !errors.Is(err, fs.ErrExist):
-		return nil, fmt.Errorf("add clsact: %w", err)
+	case err != nil:
+		return nil, err
 	}
 	name := ownFilter()
 	if a.made[at] {
@@ -207,32 +203,6 @@ func filters(index int, hook target.Hook) ([]netlink.Filter, error) {
 	return all, nil
 }
 
-// release deletes the clsact if it is ours and carries nothing.
-func (a *attacher) release(at clsact) error {
-	if !a.made[at] {
-		return nil
-	}
-	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
-		if all, err := filters(at.index, hook); err != nil || len(all) > 0 {
-			return err
-		}
-	}
-	delete(a.made, at)
-	err := deleteClsact(at.index)
-	failpoint.At("ebpf.clsact.gone")
-	return err
-}
-
-func deleteClsact(index int) error {
-	err := netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: index, Parent: netlink.HANDLE_CLSACT, Handle: netlink.MakeHandle(0xffff, 0),
-	}})
-	if err != nil && !gone(err) && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("delete clsact: %w", err)
-	}
-	return nil
-}
-
 func (f *filter) attached() error {
 	return namespaces.Do(context.Background(), f.namespace, func() error {
 		all, err := filters(f.filter.LinkIndex, hookOf(f.filter.Parent))
@@ -268,6 +238,9 @@ func (f *filter) detach() error {
 		return nil
 	}
 	return namespaces.Do(context.Background(), f.namespace, func() error {
+		if last, err := f.a.last(at, f.filter); err == nil && last {
+			return f.a.close(at)
+		}
 		err := netlink.FilterDel(f.filter)
 		if gone(err) {
 			delete(f.a.made, at)

@@ -60,10 +60,11 @@ func sweepDevice(index int) (removed []string, err error) {
 		return nil, err
 	}
 	left, made := 0, false
+	var orphans []netlink.Filter
 	for _, hook := range []target.Hook{target.Egress, target.Ingress} {
 		all, err := filters(index, hook)
 		if err != nil {
-			return removed, err
+			return nil, err
 		}
 		for _, f := range all {
 			b, ok := f.(*netlink.BpfFilter)
@@ -72,33 +73,22 @@ func sweepDevice(index int) (removed []string, err error) {
 				continue
 			}
 			made = made || strings.HasSuffix(b.Name, "-"+filterMade)
-			if err := netlink.FilterDel(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return removed, fmt.Errorf("delete cls_bpf filter %s: %w", b.Name, err)
-			}
+			orphans = append(orphans, f)
 			removed = append(removed, fmt.Sprintf("the filter %s on %s", b.Name, hook))
 		}
 	}
-	if made && left == 0 {
+	if made && left == 0 { // in one step: without a filter it has no mark
 		if err := deleteClsact(index); err != nil {
-			return removed, err
+			return nil, err
 		}
-		removed = append(removed, "the clsact")
+		return append(removed, "the clsact"), nil
+	}
+	for i, f := range orphans {
+		if err := netlink.FilterDel(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return removed[:i], fmt.Errorf("delete cls_bpf filter: %w", err)
+		}
 	}
 	return removed, nil
-}
-
-func hasClsact(index int) (bool, error) {
-	stub := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}}
-	all, err := netlink.QdiscList(stub)
-	if err != nil {
-		return false, fmt.Errorf("list qdiscs: %w", err)
-	}
-	for _, q := range all {
-		if q.Type() == "clsact" {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // orphan reports whether a filter's name is one of ours, of a process that no
