@@ -185,7 +185,7 @@ func (b *batch) enter(ctx context.Context) (leave func(), err error) {
 func (b *batch) lanes() []string {
 	var keys []string
 	for _, p := range b.parts {
-		keys = append(keys, p.held.lanes()...)
+		keys = append(keys, p.lanes()...)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
@@ -298,7 +298,7 @@ func (b *batch) setAll(ctx context.Context) error {
 	seen := map[string]bool{}
 	devices := map[string][]aimed{}
 	for _, p := range b.parts {
-		for _, s := range p.held.slots {
+		for _, s := range p.slots {
 			if !seen[s.key] {
 				seen[s.key] = true
 				lane := cmp.Or(s.lane, s.key)
@@ -355,7 +355,7 @@ type aimed struct {
 func (b *batch) slots() map[string]bool {
 	keys := map[string]bool{}
 	for _, p := range b.parts {
-		for _, s := range p.held.slots {
+		for _, s := range p.slots {
 			keys[s.key] = true
 		}
 	}

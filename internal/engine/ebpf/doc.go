@@ -44,10 +44,11 @@
 // heartbeat for 50 ms, or when the fault's deadline is past. A stopped or killed
 // process costs 50 ms of traffic, and a deadline holds without a process.
 //
-// A place is armed at its first Set and stays so until Close, since attaching is
-// slow: everything after the first Set is a write to a mapped page. While it has a
+// A place of ours is armed at its first Set and stays so until Close, one of others until
+// Clear, since attaching is slow: everything after the first Set is a write to a mapped page. While it has a
 // queue, its network namespace is pinned by the TAP; Read and Set look whether the
-// namespace's name still stands, and let go of it otherwise.
+// namespace's name still stands, and let go of it otherwise. Besides, namespaces are held
+// open between calls as namespaces.Session does.
 //
 // Below Linux 6.6, which has no tcx, programs hang on clsact with cls_bpf. Those
 // outlive a killed process, open by then; Sweep removes them. Adding clsact to a
