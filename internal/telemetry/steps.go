@@ -40,7 +40,7 @@ func (t *Telemetry) Steps(c lease.Config) lease.Config {
 		}
 	}
 	if c.Journal != nil {
-		c.Journal = journal{s, c.Journal}
+		c.Journal = s.journal(c.Journal)
 	}
 	if c.Stream != nil {
 		c.Stream = stream{c.Stream, s}
@@ -85,6 +85,34 @@ func (j journal) Hold(ctx context.Context, f fault.Fault) error {
 
 func (j journal) End(ctx context.Context, id string, state fault.State) error {
 	return j.step(ctx, "journal end", func(ctx context.Context) error { return j.next.End(ctx, id, state) })
+}
+
+// journal is j with spans, and takes many faults at once where j does.
+func (s steps) journal(j lease.Journal) lease.Journal {
+	plain := journal{s, j}
+	if together, ok := j.(manyJournal); ok {
+		return journalOfMany{plain, together}
+	}
+	return plain
+}
+
+// manyJournal is what the books ask a Journal for when several faults are made together.
+type manyJournal interface {
+	IntendAll(ctx context.Context, faults []fault.Fault, places [][]target.Place) error
+	HoldAll(ctx context.Context, faults []fault.Fault) error
+}
+
+type journalOfMany struct {
+	journal
+	many manyJournal
+}
+
+func (j journalOfMany) IntendAll(ctx context.Context, faults []fault.Fault, places [][]target.Place) error {
+	return j.step(ctx, "journal intend", func(ctx context.Context) error { return j.many.IntendAll(ctx, faults, places) })
+}
+
+func (j journalOfMany) HoldAll(ctx context.Context, faults []fault.Fault) error {
+	return j.step(ctx, "journal hold", func(ctx context.Context) error { return j.many.HoldAll(ctx, faults) })
 }
 
 // stream leaves looks alone: they come twice a second.

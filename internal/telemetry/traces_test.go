@@ -319,3 +319,19 @@ func TestEnginesKeepWhatTheyCan(t *testing.T) {
 		}
 	}
 }
+
+// manyOfOne is a journal that takes many faults at once.
+type manyOfOne struct {
+	lease.Journal
+	manyJournal
+}
+
+// A journal that takes many faults at once does so behind the spans, and no other seems to.
+func TestJournalKeepsWhatItCan(t *testing.T) {
+	if _, ok := (steps{}).journal(manyOfOne{}).(manyJournal); !ok {
+		t.Error("the journal takes one fault at a time with spans")
+	}
+	if _, ok := (steps{}).journal(struct{ lease.Journal }{}).(manyJournal); ok {
+		t.Error("a journal of single faults takes many with spans")
+	}
+}
