@@ -20,7 +20,8 @@ func flow(ns, device string, port int) *target.Selector {
 // process for the same, and one rtnetlink request, turn and turn about. "armed" is at a
 // flow that has another fault already, with which it combines, "flow" at one of its own
 // at a device where another flow has a fault, and "loss" is that with the offload settings
-// of both ends of the veth read. times-faster is the median of tc by that of netemd.
+// of both ends of the veth read. "nothing" is a call over the socket that does nothing.
+// times-faster is the median of tc by that of netemd.
 func BenchmarkApply(b *testing.B) {
 	ns := pairs(b, 1)
 	p := newPlain(b, ns)
@@ -41,6 +42,10 @@ func BenchmarkApply(b *testing.B) {
 			t := times{}
 			for b.Loop() {
 				var f fault.Fault
+				t.take(b, "nothing", func(ctx context.Context) error {
+					_, err := c.Version(ctx)
+					return err
+				})
 				t.take(b, "apply", func(ctx context.Context) (err error) {
 					f, err = c.Apply(ctx, fault.Spec{Selector: flow(ns, "v0", bench.port), Packet: &bench.n})
 					return err
