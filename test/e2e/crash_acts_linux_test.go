@@ -148,7 +148,7 @@ func (p *play) faults() {
 func (p *play) expire() {
 	p.apply(p.g.at("w0", fault.Spec{Packet: lossOf(50), TTL: time.Second}))
 	p.apply(p.g.at("v0", fault.Spec{Packet: delayOf(10 * time.Millisecond), Direction: fault.Both, Offload: fault.OffloadOff, TTL: time.Second}))
-	p.within(10 * time.Second)
+	p.within(patience(20 * time.Second))
 }
 
 // undo asks for what is refused half-way: a queue on a device without Ethernet's header,
@@ -197,7 +197,7 @@ func (p *play) takeOver(f fault.Fault) error {
 		}
 	}
 	_ = conn.Close()
-	for end := time.Now().Add(5 * time.Second); err == nil && time.Now().Before(end) && !p.dead(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience(10 * time.Second)); err == nil && time.Now().Before(end) && !p.dead(); time.Sleep(10 * time.Millisecond) {
 		if all, err := p.client.List(p.ctx()); err == nil && len(all) == 0 {
 			break
 		}
@@ -211,14 +211,14 @@ func (p *play) follow() {
 	p.apply(p.g.at("w0", fault.Spec{Packet: lossOf(20)}, "db.example"))
 	p.apply(p.g.at("v0", fault.Spec{Content: &content.Rule{Kind: content.SYN}, Engine: fault.EBPF}, "db.example"))
 	p.note(os.WriteFile(p.home.hosts, []byte("127.0.0.1 localhost\n10.81.0.9 db.example\n"), 0o644))
-	p.within(30 * time.Second)
+	p.within(patience(30 * time.Second))
 }
 
 // repair takes away what is in force, and changes it.
 func (p *play) repair() {
 	p.apply(p.g.at("w0", fault.Spec{Packet: lossOf(20), Repair: true}))
 	p.note(p.g.take("w0"))
-	p.within(10 * time.Second)
+	p.within(patience(20 * time.Second))
 }
 
 // take takes away what is in force at a device's egress: netemd's program at tcx, or its
@@ -274,7 +274,7 @@ func detach(l netlink.Link) error {
 func (p *play) lead() {
 	p.apply(p.g.at("w0", fault.Spec{Packet: delayOf(10 * time.Millisecond)}))
 	stranger := p.g.stranger("w0", ebpf.AttachTCXEgress)
-	p.within(10 * time.Second)
+	p.within(patience(20 * time.Second))
 	_ = stranger.Close()
 }
 

@@ -23,7 +23,7 @@ func TestCrash(t *testing.T) {
 		grounds <- prepare(t)
 	}
 	before := objects()
-	for _, name := range engines() {
+	for _, name := range crashing() {
 		t.Run(name, func(t *testing.T) {
 			for i, step := range steps() {
 				if why := elsewhere(step, fault.Engine(name), haveTCX()); why != "" {
@@ -45,12 +45,24 @@ func TestCrash(t *testing.T) {
 	unheld(t, before)
 }
 
+// crashing are the engines whose agents are killed: all, but in the short run of an emulated
+// machine only the one that the machine itself has not.
+func crashing() []string {
+	if slow() && !long() {
+		return engines()[:1]
+	}
+	return engines()
+}
+
 // steps are those at which agents are killed: all, or in the short run a few of them that
-// are reached soon.
+// are reached soon; where the machine is emulated, of what the machine itself has not.
 func steps() []string {
 	all := failpoint.Names()
-	if long() {
+	switch {
+	case long():
 		return all
+	case slow():
+		return []string{"netem.gate.up", "netem.ifb.root", "netem.filter.gone"}
 	}
 	some := all[:0]
 	for i, step := range all {
@@ -116,7 +128,7 @@ func crash(t *testing.T, g *ground, engine fault.Engine, step string, n int, res
 		g.same(t, "after a life to its end the devices are", p.victim)
 		return false
 	}
-	if !p.within(5 * time.Second) {
+	if !p.within(patience(10 * time.Second)) {
 		p.kill()
 		t.Fatalf("the step was not reached (%v); netemd said:\n%s", p.err, p.said())
 	}
@@ -136,7 +148,7 @@ func (g *ground) same(t *testing.T, what string, v *victim) {
 	t.Helper()
 	var now string
 	var left []string
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience(10 * time.Second)); ; time.Sleep(50 * time.Millisecond) {
 		now, left = g.dump(), remains(v.stateDir, v.labs)
 		if now == g.before && len(left) == 0 {
 			return

@@ -43,14 +43,16 @@ func TestCrashAtRandom(t *testing.T) {
 	defer load.Wait()
 	defer cancel()
 	g.traffic(ctx, &load)
-	for k, name := range engines() {
+	for k, name := range crashing() {
 		t.Run(name, func(t *testing.T) {
 			g := g.of(t)
 			v := newVictim(t, home{program: filepath.Join(dir, "netemd")})
 			for i := range moments() {
 				c := chaos{victim: v, g: g, engine: fault.Engine(name), rand: rand.New(rand.NewPCG(seed, uint64(k<<32+i)))}
 				c.labs = long() && i%10 == 9
-				if what := c.live(); !c.settles(what, i%2 == 0) {
+				what := c.live()
+				t.Logf("%d: %s", i, what)
+				if !c.settles(what, i%2 == 0) {
 					return // the next would be judged by what this one left
 				}
 			}

@@ -104,7 +104,7 @@ func (v *victim) launch(step string, args ...string) {
 func (v *victim) connect() {
 	v.t.Helper()
 	socket := filepath.Join(v.stateDir, "netemd.sock")
-	for end := time.Now().Add(time.Minute); time.Now().Before(end) && !v.dead(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience(time.Minute)); time.Now().Before(end) && !v.dead(); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(socket); err != nil {
 			continue
 		}
@@ -121,8 +121,16 @@ func (v *victim) connect() {
 	}
 	if !v.dead() {
 		v.kill()
-		v.t.Fatalf("netemd did not answer within a minute; it said:\n%s", v.log)
+		v.t.Fatalf("netemd did not answer in time; it said:\n%s", v.log)
 	}
+}
+
+// patience is how long to wait for what may take d where several others work too.
+func patience(d time.Duration) time.Duration {
+	if slow() {
+		return 10 * d
+	}
+	return d
 }
 
 // dead reports whether it has ended.
@@ -176,7 +184,7 @@ func (v *victim) term() {
 	v.t.Helper()
 	v.release()
 	_ = v.cmd.Process.Signal(syscall.SIGTERM)
-	if !v.within(2 * time.Minute) {
+	if !v.within(patience(2 * time.Minute)) {
 		v.kill()
 		v.t.Errorf("netemd did not stop; it said:\n%s", v.log)
 	}

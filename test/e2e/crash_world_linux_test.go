@@ -64,7 +64,7 @@ func prepare(t *testing.T) *ground {
 		}
 	}
 	g.before = g.dump()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience(20 * time.Second)); ; time.Sleep(100 * time.Millisecond) {
 		now := g.dump() // carriers and IPv6 addresses take a moment
 		if now == g.before && !strings.Contains(now, "tentative") && !strings.Contains(now, "LOWERLAYERDOWN") {
 			return g

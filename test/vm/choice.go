@@ -70,8 +70,8 @@ var Suites = []Suite{
 			// Devices of others and a killed agent go the way by clsact here.
 			"6.1": {Tests: []string{"TestDevices", "TestKilledInAStorm"}},
 			// The same by tcx, and the lab with both engines; what would lock the user out is
-			// told by routes and sessions alone.
-			"6.12": {Tests: []string{"TestDevices", "TestKilledInAStorm", "TestLab"}},
+			// told by routes and sessions alone. The steps of the netem engine are here alone.
+			"6.12": {Tests: []string{"TestDevices", "TestKilledInAStorm", "TestLab", "TestCrash"}},
 		},
 	},
 }
