@@ -112,13 +112,13 @@ func Validate(rules []Rule) error {
 		}
 		switch {
 		case len(r.Verbs) == 0:
-			refuse(at+".verbs", "", "at least one of "+known())
+			refuse(at+".verbs", "", "at least one of "+Known())
 		case len(r.Targets) == 0 && slices.ContainsFunc(r.Verbs, func(v Verb) bool { return slices.Contains(targeted, v) }):
 			refuse(at+".targets", "", `at least one target for these verbs: a pattern of names, "dev:NAME", or "*"`)
 		}
 		for _, v := range r.Verbs {
 			if v != All && !slices.Contains(verbs, v) {
-				refuse(at+".verbs", string(v), known())
+				refuse(at+".verbs", string(v), Known())
 			}
 		}
 		for _, t := range r.Targets {
@@ -156,7 +156,8 @@ func checkWords(field string, words []string) []error {
 	return errs
 }
 
-func known() string {
+// Known are the verbs in words, for errors.
+func Known() string {
 	var words []string
 	for _, v := range verbs {
 		words = append(words, string(v))

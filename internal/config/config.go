@@ -1,4 +1,5 @@
-// Package config is the agent's configuration file: its form, defaults and limits.
+// Package config is the agent's configuration file: its form, defaults and limits. What is
+// wrong with a file is said with its line and column (Mistake), everything at once.
 package config
 
 import (

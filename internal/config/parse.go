@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"reflect"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // MaxSize is the largest configuration file, in bytes.
@@ -26,72 +24,111 @@ const (
 	maxDepth = 32
 )
 
-// Load reads the file at path, or DefaultPath for an empty one, which alone may be
-// missing: the result is Default then. Everything is checked that can be without asking
-// the host who exists. An error of the text names file and line.
-func Load(path string) (Config, error) {
-	named := path != ""
-	if !named {
-		path = DefaultPath
-	}
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return Default(), nil
-	}
-	if err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-	if err != nil {
-		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
-	}
-	c, err := Parse(text)
-	if err != nil {
-		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+// Parse reads a configuration over Default, and validates it; the error has a *Mistake for
+// each thing that is wrong. Unknown, repeated and empty keys are refused, and so is what
+// would make one file mean several: further documents, anchors, aliases and tags.
+func Parse(text []byte) (Config, error) {
+	c, _, mistakes := parse(text)
+	if err := all(mistakes); err != nil {
+		return Config{}, err
 	}
 	return c, nil
 }
 
-// Parse reads a configuration over Default, and validates it. Unknown and repeated keys
-// are refused, and so is what would make one file mean several: further documents,
-// anchors, aliases and tags.
-func Parse(text []byte) (Config, error) {
-	if len(text) > MaxSize {
-		return Config{}, fmt.Errorf("larger than %d bytes", MaxSize)
-	}
-	if err := plain(text); err != nil {
-		return Config{}, err
-	}
-	file, err := parser.ParseBytes(text, 0)
-	if err != nil {
-		return Config{}, explain(err, nil)
-	}
-	if err := simple(file); err != nil {
-		return Config{}, err
-	}
+func parse(text []byte) (Config, places, []*Mistake) {
 	c := Default()
-	if len(file.Docs) > 0 && file.Docs[0].Body != nil {
-		err := yaml.NewDecoder(bytes.NewReader(nil), yaml.Strict()).DecodeFromNode(file.Docs[0].Body, &c)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return Config{}, explain(err, file)
+	if m := plain(text); m != nil {
+		return c, nil, []*Mistake{m}
+	}
+	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey()) // they are told as what they are
+	if err != nil {
+		return c, nil, []*Mistake{syntax(err)}
+	}
+	if m := simple(file); m != nil {
+		return c, nil, []*Mistake{m}
+	}
+	r := &reader{at: places{}}
+	if len(file.Docs) > 0 && !isEmpty(file.Docs[0].Body) {
+		r.top(file.Docs[0].Body, reflect.ValueOf(&c).Elem())
+	}
+	// What follows from a mistake is none.
+	for _, m := range c.mistakes() {
+		if !r.about(m.Key) {
+			r.mistakes = append(r.mistakes, m)
 		}
 	}
-	if err := c.Validate(); err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	r.at.locate(r.mistakes)
+	return c, r.at, r.mistakes
 }
 
-// YAML is the configuration as a file that Parse reads back.
-func (c Config) YAML() ([]byte, error) { return yaml.MarshalWithOptions(c, yaml.IndentSequence(true)) }
+// top reads the whole file, and asks for what its sections mean nothing without.
+func (r *reader) top(n ast.Node, v reflect.Value) {
+	if _, ok := n.(ast.MapNode); !ok {
+		at := begin(n)
+		r.mistakes = append(r.mistakes, &Mistake{
+			Line: at.line, Column: at.column, Key: whole, Wrong: "is " + kind(n), Want: "keys: " + strings.Join(keys(v.Type()), ", "),
+		})
+		return
+	}
+	r.mapping("", n, v)
+	for _, section := range sections() {
+		key := join(section, leading[section])
+		_, there := r.at[section]
+		if _, said := r.at[key]; there && !said && !r.refused(section) {
+			r.refuse(key, "", "is missing", forms[key]+", or the key "+section+" left out")
+		}
+	}
+}
+
+// refused reports whether there is a mistake at the key itself.
+func (r *reader) refused(key string) bool {
+	for _, m := range r.mistakes {
+		if m.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// about reports whether there is a mistake at the key, above or below it.
+func (r *reader) about(key string) bool {
+	for _, m := range r.mistakes {
+		if within(m.Key, key) || within(key, m.Key) {
+			return true
+		}
+	}
+	return false
+}
+
+func within(key, other string) bool {
+	rest, ok := strings.CutPrefix(key, other)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// YAML is the configuration as a file that Parse reads back. Limits of a log that there is
+// not are not in it.
+func (c Config) YAML() ([]byte, error) {
+	if c.Audit.Path == "" {
+		c.Audit = Audit{}
+	}
+	return yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
+}
+
+// whole is the key of what is wrong with no key alone.
+const whole = "file"
 
 // plain refuses what no configuration looks like. Brackets are counted wherever they
 // stand: no sensible file has so many that are not closed.
-func plain(text []byte) error {
+func plain(text []byte) *Mistake {
+	if len(text) > MaxSize {
+		return &Mistake{Key: whole, Wrong: "is too large", Want: fmt.Sprintf("at most %d bytes", MaxSize)}
+	}
 	n, open := 0, 0
 	for line := range bytes.Lines(text) {
 		n++
+		refuse := func(column int, wrong, want string) *Mistake {
+			return &Mistake{Line: n, Column: column + 1, Key: whole, Wrong: wrong, Want: want}
+		}
 		deepest := max(bytes.Count(line, []byte("- ")), bytes.Count(line, []byte("? ")))
 		for _, c := range line {
 			switch c {
@@ -102,15 +139,15 @@ func plain(text []byte) error {
 				open = max(0, open-1)
 			}
 		}
-		switch {
+		switch nul := bytes.IndexByte(line, 0); {
 		case n > maxLines:
-			return fmt.Errorf("more than %d lines", maxLines)
+			return refuse(0, "is too long", fmt.Sprintf("at most %d lines", maxLines))
 		case len(line) > maxLine:
-			return fmt.Errorf("line %d: longer than %d bytes", n, maxLine)
-		case bytes.IndexByte(line, 0) >= 0:
-			return fmt.Errorf("line %d: a NUL byte, which no configuration has", n)
+			return refuse(maxLine, "has a line that is too long", fmt.Sprintf("at most %d bytes in one", maxLine))
+		case nul >= 0:
+			return refuse(nul, "has a NUL byte", "text")
 		case deepest > maxDepth:
-			return fmt.Errorf("line %d: nested more than %d deep", n, maxDepth)
+			return refuse(0, "is nested too deep", fmt.Sprintf("at most %d levels", maxDepth))
 		}
 	}
 	return nil
@@ -118,29 +155,39 @@ func plain(text []byte) error {
 
 // simple refuses a file with several documents, anchors, aliases or tags; of a list with a
 // tag the library makes a nil pointer.
-func simple(file *ast.File) error {
-	if len(file.Docs) > 1 {
-		return errors.New("several documents, want one")
+func simple(file *ast.File) (refused *Mistake) {
+	refuse := func(n ast.Node, wrong, want string) {
+		if refused == nil {
+			refused = &Mistake{Key: whole, Wrong: wrong, Want: want}
+			refused.at(n.GetToken())
+		}
 	}
-	var refused error
-	for _, d := range file.Docs {
+	for i, d := range file.Docs {
+		if i > 0 && refused == nil {
+			refused = &Mistake{Key: whole, Wrong: "has several documents", Want: "one"}
+			refused.at(d.Start)
+		}
 		if d.Body == nil {
 			continue
 		}
 		ast.Walk(visit(func(n ast.Node) {
-			want := ""
 			switch n.(type) {
 			case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-				want = "no anchors, aliases and merged keys: each value stands where it is used"
+				refuse(n, "has an anchor, alias or merged key", "each value where it is used; what begins with '*' or '&' stands in quotes")
 			case *ast.TagNode:
-				want = "no tags: what kind of value a key has is known"
-			}
-			if want != "" && refused == nil {
-				refused = fmt.Errorf("line %d: want %s", n.GetToken().Position.Line, want)
+				refuse(n, "has a tag", "none: what kind of value a key has is known; what begins with '!' stands in quotes")
+			case *ast.DirectiveNode:
+				refuse(n, "has a directive", "keys; what begins with '%' stands in quotes")
 			}
 		}), d.Body)
 	}
 	return refused
+}
+
+func (m *Mistake) at(t *token.Token) {
+	if t != nil {
+		m.Line, m.Column = t.Position.Line, t.Position.Column
+	}
 }
 
 // visit is an ast.Visitor of every node.
@@ -148,82 +195,15 @@ type visit func(ast.Node)
 
 func (v visit) Visit(n ast.Node) ast.Visitor { v(n); return v }
 
-// explain says an error of the library in one line with its line in the file, and for an
-// unknown key those that are known.
-func explain(err error, file *ast.File) error {
+// syntax says an error of the library in one line.
+func syntax(err error) *Mistake {
+	m := &Mistake{Key: whole, Wrong: "is not YAML", Want: "KEY: VALUE in each line, with spaces and no tabs before it"}
 	var e yaml.Error
-	if !errors.As(err, &e) || e.GetToken() == nil {
-		return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+	message := err.Error()
+	if errors.As(err, &e) {
+		message = e.GetMessage()
+		m.at(e.GetToken())
 	}
-	message := strings.TrimSpace(e.GetMessage())
-	if _, ok := errors.AsType[*yaml.UnknownFieldError](err); ok && file != nil {
-		parent := parentOf(file, e.GetToken().Position.Offset)
-		message = fmt.Sprintf("unknown key %q", join(parent, e.GetToken().Value))
-		if keys := keysAt(reflect.TypeFor[Config](), parent); len(keys) > 0 {
-			message += ", known: " + strings.Join(keys, ", ")
-		}
-	}
-	return fmt.Errorf("line %d: %s", e.GetToken().Position.Line, message)
-}
-
-func join(parent, key string) string {
-	if parent == "" {
-		return key
-	}
-	return parent + "." + key
-}
-
-// fieldOf is the path of a node as errors name it: "allow[1].verbs".
-func fieldOf(n ast.Node) string {
-	return strings.TrimPrefix(strings.TrimPrefix(n.GetPath(), "$"), ".")
-}
-
-// parentOf is the path of the mapping whose key is at the offset.
-func parentOf(file *ast.File, offset int) (parent string) {
-	for _, d := range file.Docs {
-		ast.Walk(visit(func(n ast.Node) {
-			m, ok := n.(*ast.MappingValueNode)
-			if !ok || m.Key.GetToken().Position.Offset != offset {
-				return
-			}
-			parent = strings.TrimSuffix(fieldOf(m), "."+m.Key.GetToken().Value)
-			if parent == m.Key.GetToken().Value {
-				parent = ""
-			}
-		}), d.Body)
-	}
-	return parent
-}
-
-// keysAt are the keys of the mapping at that path below t.
-func keysAt(t reflect.Type, path string) []string {
-	for name := range strings.SplitSeq(path, ".") {
-		name, _, _ = strings.Cut(name, "[")
-		if name == "" {
-			continue
-		}
-		found := false
-		for f := range t.Fields() {
-			if found = key(f) == name; found {
-				t = f.Type
-				break
-			}
-		}
-		for t.Kind() == reflect.Slice {
-			t = t.Elem()
-		}
-		if !found || t.Kind() != reflect.Struct {
-			return nil
-		}
-	}
-	var keys []string
-	for f := range t.Fields() {
-		keys = append(keys, key(f))
-	}
-	return keys
-}
-
-func key(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return name
+	m.Wrong += ": " + strings.Join(strings.Fields(message), " ")
+	return m
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -31,63 +30,87 @@ const (
 	// maxSocket that of a unix socket (sun_path of unix(7), with its NUL).
 	maxPath   = 4095
 	maxSocket = 107
+	// socketName is that of the socket in the state folder, unless it is said elsewhere.
+	socketName = "/netemd.sock"
 )
 
-// Validate returns everything that is wrong with c, each as a *qdisc.FieldError with its
-// path. It asks nothing of the host.
-func (c Config) Validate() error {
+// outOfRange is what is wrong with a value of the right form.
+const outOfRange = " is out of range"
+
+// Validate returns everything that is wrong with c, each as a *Mistake. It asks nothing of
+// the host.
+func (c Config) Validate() error { return all(c.mistakes()) }
+
+func (c Config) mistakes() []*Mistake {
 	v := &validation{}
 	v.path("state_dir", c.StateDir, maxPath, true)
+	if dir := len(c.StateDir) + len(socketName); c.Socket.Path == "" && dir > maxSocket {
+		v.refuse("state_dir", c.StateDir, "is too long for the socket in it", fmt.Sprintf("at most %d bytes, or socket.path", maxSocket-len(socketName)))
+	}
 	v.path("socket.path", c.Socket.Path, maxSocket, false)
 	if c.Socket.Group == "" || len(c.Socket.Group) > 256 {
-		v.refuse("socket.group", c.Socket.Group, "the name of a group")
+		v.wrong("socket.group", c.Socket.Group)
 	}
 	if c.Socket.Mode&0o600 != 0o600 || c.Socket.Mode > maxMode {
-		v.refuse("socket.mode", c.Socket.Mode.String(), "permissions in octal by which its owner may read and write, such as 0666")
+		v.wrong("socket.mode", c.Socket.Mode.String())
 	}
 	v.tcp(c.TCP)
-	v.ttl("ttl.default", c.TTL.Default, time.Duration(c.TTL.Max))
-	v.ttl("ttl.max", c.TTL.Max, fault.MaxTTL)
+	most := fault.MaxTTL
+	if v.ttl("ttl.max", c.TTL.Max, most) {
+		most = time.Duration(c.TTL.Max)
+	}
+	v.ttl("ttl.default", c.TTL.Default, most)
 	v.limits(c.Limits)
-	v.errs = append(v.errs, access.Validate(c.Allow))
+	rules, _ := ofFields(access.Validate(c.Allow))
+	v.mistakes = append(v.mistakes, rules...)
 	v.path("audit.path", c.Audit.Path, maxPath, false)
 	v.count("audit.max_megabytes", c.Audit.MaxMegabytes, 1, maxMegabytes)
 	v.count("audit.keep", c.Audit.Keep, 0, maxKeep)
 	v.address("metrics.listen", c.Metrics.Listen)
 	v.hostPort("traces.otlp_endpoint", c.Traces.OTLPEndpoint)
-	return errors.Join(v.errs...)
+	return v.mistakes
 }
 
-type validation struct{ errs []error }
+type validation struct{ mistakes []*Mistake }
 
-func (v *validation) refuse(field, value, want string) {
-	v.errs = append(v.errs, &qdisc.FieldError{Field: field, Value: value, Want: want})
+func (v *validation) refuse(key, value, wrong, want string) {
+	v.mistakes = append(v.mistakes, &Mistake{Key: key, Value: value, Wrong: wrong, Want: want})
 }
+
+// wrong refuses a value that has not the form of its key.
+func (v *validation) wrong(key, value string) { v.refuse(key, value, notValid(value), forms[key]) }
 
 // path wants an absolute one without "..", which root follows wherever it was started.
-func (v *validation) path(field, path string, most int, needed bool) {
-	switch {
-	case path == "" && !needed:
-	case !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > most || strings.ContainsRune(path, 0):
-		v.refuse(field, path, fmt.Sprintf("an absolute path of at most %d bytes without '..' and doubled '/'", most))
+func (v *validation) path(key, path string, most int, needed bool) {
+	if path == "" && !needed {
+		return
+	}
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > most || strings.ContainsFunc(path, isControl) {
+		v.wrong(key, path)
 	}
 }
 
-func (v *validation) count(field string, n, least, most int) {
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+func (v *validation) count(key string, n, least, most int) {
 	if n < least || n > most {
-		v.refuse(field, strconv.Itoa(n), fmt.Sprintf("a number from %d to %d", least, most))
+		v.refuse(key, strconv.Itoa(n), quote(strconv.Itoa(n))+outOfRange, forms[key])
 	}
 }
 
-func (v *validation) ttl(field string, d Duration, most time.Duration) {
-	if t := time.Duration(d); t < fault.MinTTL || t > most {
-		v.refuse(field, d.String(), fmt.Sprintf("a time from %s to %s, such as 10m", qdisc.FormatDuration(fault.MinTTL), qdisc.FormatDuration(most)))
+func (v *validation) ttl(key string, d Duration, most time.Duration) bool {
+	t := time.Duration(d)
+	ok := t >= fault.MinTTL && t <= most
+	if !ok {
+		v.refuse(key, d.String(), quote(d.String())+outOfRange,
+			fmt.Sprintf("a time from %s to %s with its unit, such as 1m", qdisc.FormatDuration(fault.MinTTL), qdisc.FormatDuration(most)))
 	}
+	return ok
 }
 
 func (v *validation) limits(l Limits) {
 	if l.RequestBytes < minRequest || l.RequestBytes > maxRequest {
-		v.refuse("limits.request_bytes", l.RequestBytes.String(), fmt.Sprintf("an amount from %s to %s", qdisc.Bytes(minRequest), qdisc.Bytes(maxRequest)))
+		v.refuse("limits.request_bytes", l.RequestBytes.String(), quote(l.RequestBytes.String())+outOfRange, forms["limits.request_bytes"])
 	}
 	v.count("limits.faults", l.Faults, 1, maxFaults)
 	v.count("limits.faults_per_owner", l.FaultsPerOwner, 1, maxFaults)
@@ -99,20 +122,16 @@ func (v *validation) limits(l Limits) {
 
 func (v *validation) tcp(t TCP) {
 	v.address("tcp.listen", t.Listen)
-	for _, f := range []struct{ name, path string }{{"certificate", t.Certificate}, {"key", t.Key}, {"client_ca", t.ClientCA}} {
-		field := "tcp." + f.name
-		v.path(field, f.path, maxPath, false)
-		switch {
-		case t.Listen != "" && f.path == "":
-			v.refuse(field, "", "a PEM file: over TCP both ends show a certificate")
-		case t.Listen == "" && f.path != "":
-			v.refuse("tcp.listen", "", "ADDRESS:PORT, beside "+field)
+	for _, f := range []struct{ key, path string }{{"tcp.certificate", t.Certificate}, {"tcp.key", t.Key}, {"tcp.client_ca", t.ClientCA}} {
+		v.path(f.key, f.path, maxPath, false)
+		if t.Listen != "" && f.path == "" {
+			v.refuse(f.key, "", "is missing", forms[f.key])
 		}
 	}
 }
 
 // address is one of this host, said by number: a name may mean another one tomorrow.
-func (v *validation) address(field, s string) {
+func (v *validation) address(key, s string) {
 	if s == "" {
 		return
 	}
@@ -123,17 +142,17 @@ func (v *validation) address(field, s string) {
 		ok = err == nil
 	}
 	if !ok {
-		v.refuse(field, s, "ADDRESS:PORT, such as 192.0.2.1:7070, or :7070 for every address")
+		v.wrong(key, s)
 	}
 }
 
-func (v *validation) hostPort(field, s string) {
+func (v *validation) hostPort(key, s string) {
 	if s == "" {
 		return
 	}
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || host == "" || len(host) > 253 || !validPort(port) || port == "0" || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r == '/' }) {
-		v.refuse(field, s, "HOST:PORT, such as collector:4317")
+		v.wrong(key, s)
 	}
 }
 

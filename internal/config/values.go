@@ -5,9 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-
 	"netemd/qdisc"
 )
 
@@ -29,48 +26,33 @@ func (b Bytes) MarshalYAML() (any, error) { return b.String(), nil }
 // MarshalYAML writes it as text: as a number it would be read as another one elsewhere.
 func (m Mode) MarshalYAML() (any, error) { return m.String(), nil }
 
-// UnmarshalYAML reads "10m".
-func (d *Duration) UnmarshalYAML(n ast.Node) error {
-	v, err := qdisc.ParseDuration(text(n))
-	*d = Duration(v)
-	return at(n, err)
+// UnmarshalText reads "10m".
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := qdisc.ParseDuration(string(text))
+	if err == nil {
+		*d = Duration(v)
+	}
+	return err
 }
 
-// UnmarshalYAML reads "1MiB".
-func (b *Bytes) UnmarshalYAML(n ast.Node) error {
-	v, err := qdisc.ParseBytes(text(n))
-	*b = Bytes(v)
-	return at(n, err)
+// UnmarshalText reads "1MiB".
+func (b *Bytes) UnmarshalText(text []byte) error {
+	v, err := qdisc.ParseBytes(string(text))
+	if err == nil {
+		*b = Bytes(v)
+	}
+	return err
 }
 
 // maxMode are the bits of read, write and execute.
 const maxMode = 0o777
 
-// UnmarshalYAML reads 0666, with or without quotes, in octal.
-func (m *Mode) UnmarshalYAML(n ast.Node) error {
-	v, err := strconv.ParseUint(text(n), 8, 32)
+// UnmarshalText reads 0666, in octal.
+func (m *Mode) UnmarshalText(text []byte) error {
+	v, err := strconv.ParseUint(string(text), 8, 32)
 	if err != nil || v > maxMode {
-		return at(n, &qdisc.FieldError{Value: text(n), Want: "permissions in octal, such as 0666"})
+		return &qdisc.FieldError{Value: string(text), Want: "permissions in octal, such as 0666"}
 	}
 	*m = Mode(v)
 	return nil
-}
-
-// text is a scalar as it was written, without quotes; empty for what is none.
-func text(n ast.Node) string {
-	switch s := n.(type) {
-	case *ast.StringNode:
-		return s.Value
-	case ast.ScalarNode:
-		return s.GetToken().Value
-	}
-	return ""
-}
-
-// at gives err the field and the line of its node.
-func at(n ast.Node, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &yaml.SyntaxError{Message: qdisc.InField(fieldOf(n), err).Error(), Token: n.GetToken()}
 }
