@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 
-	"netemd/internal/access"
+	"netemd/internal/agent"
 	"netemd/internal/config"
 )
 
@@ -29,11 +29,11 @@ func configure(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	c, err := f.settings()
-	if err == nil { // the rules' users and groups are this host's
-		_, err = access.New(c.Allow)
+	if err == nil {
+		err = c.Explain(agent.Check(c.Config))
 	}
 	if err != nil {
-		return report(stderr, err)
+		return max(report(stderr, err), exitUsage)
 	}
 	if args[0] == "show" {
 		text, err := c.YAML()

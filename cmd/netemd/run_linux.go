@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -20,6 +18,7 @@ import (
 	"netemd/internal/config"
 	"netemd/internal/fault"
 	"netemd/internal/version"
+	"netemd/qdisc"
 )
 
 // The exit codes, which netemctl uses too.
@@ -39,77 +38,16 @@ Usage:
   netemd config show [same flags]      what is in force, as a configuration
   netemd version
 
-Flags win over the configuration.
+Flags win over the configuration. Paths that do not begin with a / are below the folder that
+one is in; in the configuration they are refused.
+
+Signals: TERM, INT and HUP clear everything, or hand it over (--keep); QUIT is for an agent that
+hangs: it says where, and ends as after KILL, so that the next start or cleanup clears.
+
+Exit codes: 0 stopped, 2 the flags or the configuration are wrong, 7 not allowed, 1 the rest.
 
 Flags:
 `
-
-// flags are what the command line says beside the configuration.
-type flags struct {
-	config, stateDir, socket string
-	keep                     bool
-	level                    slog.Level
-	args                     []string
-}
-
-// parse reads the flags; code is what to exit with when there is nothing more to do.
-func parse(args []string, stderr io.Writer) (f flags, code int, done bool) {
-	fl := flag.NewFlagSet("netemd", flag.ContinueOnError)
-	fl.SetOutput(stderr)
-	fl.StringVar(&f.config, "config", "", "configuration `FILE` (default "+config.DefaultPath+", which may be missing)")
-	fl.StringVar(&f.stateDir, "state-dir", "", "`DIR` for state that lives until the next boot (default /run/netemd)")
-	fl.StringVar(&f.socket, "socket", "", "unix socket `PATH` (default DIR/netemd.sock)")
-	fl.BoolVar(&f.keep, "keep", false, "hand faults and labs over a graceful stop to the next start")
-	fl.TextVar(&f.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	fl.Usage = func() {
-		fmt.Fprint(stderr, usage)
-		fl.PrintDefaults()
-	}
-	switch err := fl.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return f, exitOK, true
-	case err != nil:
-		return f, exitUsage, true
-	}
-	f.args = fl.Args()
-	return f, exitOK, false
-}
-
-// settings are the configuration with what the flags say instead.
-func (f flags) settings() (config.Config, error) {
-	c, err := config.Load(f.config)
-	if err != nil {
-		return c, err
-	}
-	return f.over(c)
-}
-
-// cleanupSettings are settings, or the defaults with what the flags say where the
-// configuration is of no use: what is left in the kernel has to go all the same. unsound says
-// what is wrong with it then.
-func (f flags) cleanupSettings() (c config.Config, unsound, err error) {
-	if c, unsound = f.settings(); unsound == nil {
-		return c, nil, nil
-	}
-	c, err = f.over(config.Default())
-	return c, unsound, err
-}
-
-// over is c with what the flags say instead.
-func (f flags) over(c config.Config) (_ config.Config, err error) {
-	if f.stateDir != "" {
-		if c.StateDir, err = filepath.Abs(f.stateDir); err != nil {
-			return c, fmt.Errorf("state folder: %w", err)
-		}
-	}
-	if f.socket != "" {
-		if c.Socket.Path, err = filepath.Abs(f.socket); err != nil {
-			return c, fmt.Errorf("socket: %w", err)
-		}
-	}
-	c.Keep = c.Keep || f.keep
-	return c, c.Validate()
-}
 
 // run is main without the process around it; it returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -122,6 +60,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case "config":
 		return configure(args, stdout, stderr)
 	case "version":
+		if len(args) > 0 {
+			fmt.Fprintf(stderr, "netemd: unknown argument %q; version has none\n", args[0])
+			return exitUsage
+		}
 		fmt.Fprintln(stdout, "netemd", version.String())
 		return exitOK
 	default:
@@ -136,12 +78,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "netemd: unknown argument %q; known: cleanup, config, version\n", f.args[0])
 		return exitUsage
 	}
-	var settings config.Config
+	var settings config.File
 	var err error
 	if what == "cleanup" {
 		var unsound error
 		if settings, unsound, err = f.cleanupSettings(); unsound != nil {
-			fmt.Fprintln(stderr, "netemd:", unsound)
+			report(stderr, unsound)
 			if err == nil {
 				fmt.Fprintf(stderr, "cleanup goes on without the configuration, in %s\n", settings.StateDir)
 			}
@@ -150,16 +92,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 		settings, err = f.settings()
 	}
 	if err != nil {
-		return report(stderr, err)
+		return max(report(stderr, err), exitUsage)
 	}
-	cfg := agent.Config{Settings: settings, Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: f.level}))}
+	cfg := agent.Config{Settings: settings.Config, Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: f.level}))}
 	signal.Ignore(syscall.SIGPIPE) // whoever read the log may have gone
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	if what == "cleanup" {
-		return report(stderr, clean(ctx, cfg, stdout))
+		return report(stderr, settings.Explain(clean(ctx, cfg, stdout)))
 	}
-	return report(stderr, serve(ctx, cfg))
+	return report(stderr, settings.Explain(serve(ctx, cfg)))
 }
 
 // minProcs is how many goroutines may run at once at least. The threads that beat
@@ -205,17 +147,23 @@ func clean(ctx context.Context, cfg agent.Config, stdout io.Writer) error {
 	return err
 }
 
-// report prints err and its hint, and returns the exit code for it.
+// report prints err and its hint, and returns the exit code for it. Each mistake of a
+// configuration is a line.
 func report(stderr io.Writer, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(stderr, "netemd:", err)
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(stderr, "netemd:", strings.TrimSuffix(line, "\n"))
+	}
 	if hint := fault.HintOf(err); hint != "" {
 		fmt.Fprintln(stderr, "hint:", hint)
 	}
-	if errors.Is(err, fs.ErrPermission) {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
 		return exitDenied
+	case errors.Is(err, qdisc.ErrInvalid):
+		return exitUsage
 	}
 	return exitError
 }

@@ -28,30 +28,47 @@ func write(t *testing.T, text string) string {
 
 func TestRun(t *testing.T) {
 	good := write(t, "ttl: {default: 5m}\nstate_dir: /run/other\n")
-	bad := write(t, "ttl:\n  deflt: 5m\n")
-	stranger := write(t, "allow:\n  - {users: [nobody-of-that-name], verbs: [list]}\n")
+	bad := write(t, "ttl:\n  deflt: 5m\nlimits: {faults: 1.5}\n")
+	stranger := write(t, "allow:\n  - {users: [nobody-of-that-name], verbs: [list]}\n  - {groups: [no-such-group], verbs: [list]}\n")
+	nowhere := write(t, "# the log\naudit: {path: /nonexistent/dir/a}\n")
+	folder := write(t, "audit: {path: /proc}\n")
+	long := strings.Repeat("/s", 60)
 	for _, tt := range []struct {
 		args           string
 		code           int
 		stdout, stderr string
 	}{
 		{"version", 0, "netemd ", ""},
+		{"version x", 2, "", `unknown argument "x"; version has none`},
 		{"config check " + good, 0, good + " is sound", ""},
 		{"config check --config " + good, 0, good + " is sound", ""},
-		{"config check " + bad, 1, "", bad + `: line 2: unknown key "ttl.deflt", known: default, max`},
-		{"config check " + stranger, 1, "", `allow[0].users "nobody-of-that-name": want a user of this host`},
-		{"config check /no/such/file", 1, "", "/no/such/file: no such file"},
+		{"config check " + bad, 2, "", "netemd: configuration " + bad + `:2:3: ttl.deflt: is an unknown key, want one of default, max` + "\n" +
+			"netemd: configuration " + bad + `:3:10: limits.faults: "1.5" is not valid, want a number from 1 to 4096` + "\n"},
+		{"config check " + stranger, 2, "", "netemd: configuration " + stranger + `:2:6: allow[0].users: "nobody-of-that-name" is not valid, want a user of this host, or its number` + "\n" +
+			"netemd: configuration " + stranger + `:3:6: allow[1].groups: "no-such-group" is not valid, want a group of this host, or its number` + "\n"},
+		{"config check " + nowhere, 2, "", "netemd: configuration " + nowhere + `:2:9: audit.path: "/nonexistent/dir/a" is of no use (/nonexistent/dir: no such file or directory), want a file in a folder that exists: mkdir -p -m 750 /nonexistent/dir` + "\n"},
+		{"config check " + folder, 2, "", "netemd: configuration " + folder + `:1:9: audit.path: "/proc" is of no use (/proc: is no regular file), want a file in a folder of root's`},
+		{"config check /no/such/file", 2, "", "netemd: configuration: open /no/such/file: no such file"},
+		{"config check /", 2, "", "netemd: configuration: read /: is a directory"},
 		{"config show --config " + good, 0, "default: 5m", ""},
 		{"config show --config " + good + " --state-dir /run/flag --keep", 0, "state_dir: /run/flag", ""},
 		{"config show --config " + good + " --keep", 0, "keep: true", ""},
 		{"config", 2, "", "config what? check [FILE] or show"},
 		{"config edit", 2, "", "config what?"},
 		{"config show " + good, 2, "", "config what?"},
-		{"--config /no/such/file", 1, "", "no such file"},
-		{"--config " + bad, 1, "", "line 2"},
-		{"cleanup --config " + bad + " --socket " + strings.Repeat("/s", 60), 1, "", "line 2"},
-		{"cleanup --socket " + strings.Repeat("/s", 60), 1, "", "socket.path"},
-		{"--socket " + strings.Repeat("/s", 60), 1, "", "socket.path"},
+		{"--config /no/such/file", 2, "", "no such file"},
+		{"--config " + bad, 2, "", bad + ":2:3: "},
+		{"cleanup --config " + bad + " --socket " + long, 2, "", bad + ":2:3: "},
+		{"cleanup --socket " + long, 2, "", `netemd: --socket "` + long + `": want an absolute path of at most 107 bytes`},
+		{"--socket " + long, 2, "", `netemd: --socket "` + long + `": want an absolute path of at most 107 bytes`},
+		{"--state-dir " + long, 2, "", `netemd: --state-dir "` + long + `": want at most 95 bytes, or socket.path`},
+		{"--state-dir=", 2, "", "netemd: --state-dir: want a path, not an empty text"},
+		{"--socket=", 2, "", "netemd: --socket: want a path, not an empty text"},
+		{"--config=", 2, "", "netemd: --config: want a path, not an empty text"},
+		{"cleanup --state-dir=", 2, "", "netemd: --state-dir: want a path, not an empty text"},
+		{"cleanup --socket=", 2, "", "netemd: --socket: want a path, not an empty text"},
+		{"cleanup --config=", 2, "", "netemd: --config: want a path, not an empty text"},
+		{"config show --state-dir=", 2, "", "netemd: --state-dir: want a path, not an empty text"},
 		{"nonsense", 2, "", `unknown argument "nonsense"; known: cleanup, config, version`},
 		{"--help", 0, "", "Flags win over the configuration."},
 		{"--no-such-flag", 2, "", "not defined"},
@@ -68,6 +85,10 @@ func TestRun(t *testing.T) {
 func TestCleanupWithoutConfiguration(t *testing.T) {
 	good := write(t, "state_dir: /run/other\n")
 	bad := write(t, "state_dir: /run/other\nttl:\n  deflt: 5m\n")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		flags         flags
 		unsound, dir  string
@@ -75,10 +96,11 @@ func TestCleanupWithoutConfiguration(t *testing.T) {
 	}{
 		"sound":            {flags{config: good}, "", "/run/other", false, false},
 		"sound, and flags": {flags{config: good, stateDir: "/run/flag"}, "", "/run/flag", false, false},
-		"unsound":          {flags{config: bad}, "line 3", config.Default().StateDir, false, false},
-		"unsound, flags":   {flags{config: bad, stateDir: "/run/flag", keep: true}, "line 3", "/run/flag", false, true},
+		"unsound":          {flags{config: bad}, ":3:3: ", config.Default().StateDir, false, false},
+		"unsound, flags":   {flags{config: bad, stateDir: "/run/flag", keep: true}, ":3:3: ", "/run/flag", false, true},
 		"missing":          {flags{config: "/no/such/file"}, "no such file", config.Default().StateDir, false, false},
-		"bad flags":        {flags{config: bad, socket: strings.Repeat("/s", 60)}, "line 3", "", true, false},
+		"relative":         {flags{config: good, stateDir: "flag/../there"}, "", here + "/there", false, false},
+		"bad flags":        {flags{config: bad, socket: strings.Repeat("/s", 60)}, ":3:3: ", "", true, false},
 	} {
 		c, unsound, err := tt.flags.cleanupSettings()
 		if (unsound == nil) != (tt.unsound == "") || unsound != nil && !strings.Contains(unsound.Error(), tt.unsound) {

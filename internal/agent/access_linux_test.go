@@ -52,7 +52,7 @@ func TestUserNotInTheGroup(t *testing.T) {
 	}
 	dir := reachable(t)
 	log := &logged{}
-	path := filepath.Join(t.TempDir(), "a", "audit.jsonl")
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	_, c := serveWith(t, Config{StateDir: dir, Log: log.logger(), Settings: settings(func(c *config.Config) { c.Socket.Group, c.Audit.Path = group, path })})
 	list := func(uid uint32, groups ...uint32) (int, string) {
 		t.Helper()

@@ -19,6 +19,9 @@ import (
 // openAudit opens the log of who did what; nil where none is configured.
 func (a *Agent) openAudit() (err error) {
 	c := a.cfg.Settings.Audit
+	if err := checkAudit(c); err != nil {
+		return err
+	}
 	a.audit, err = openLog(c, c.Path)
 	return err
 }

@@ -48,7 +48,7 @@ func (*discard) Close() error { return nil }
 func TestAudit(t *testing.T) {
 	a, b := netns(t, "a"), netns(t, "b")
 	pair(t, a, b)
-	path := filepath.Join(t.TempDir(), "audit", "audit.jsonl")
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	_, c := serveWith(t, Config{Settings: settings(func(c *config.Config) { c.Audit.Path = path })})
 	f := apply(t, c, fault.Spec{Selector: ports(a, port(5001)), Packet: &qdisc.Netem{Loss: 1}, SSHConnection: "192.0.2.1 50000 192.0.2.2 22"})
 	change := qdisc.Netem{Loss: 2}

@@ -49,7 +49,8 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	j, last, unread := openLast(cfg.StateDir)
-	removed = append(openInWords(last.Open), inWords("kept", last.Kept)...)
+	removed = append(damagedInWords(last), openInWords(last.Open)...)
+	removed = append(removed, inWords("kept", last.Kept)...)
 	for _, name := range labs.Recorded() {
 		removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
 	}

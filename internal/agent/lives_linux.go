@@ -87,3 +87,12 @@ func openInWords(open []journal.Entry) []string {
 	}
 	return words
 }
+
+// damagedInWords says that there were faults of which nobody knows.
+func damagedInWords(last journal.Last) []string {
+	n := last.Torn + last.Damaged
+	if n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d damaged records of the journal, of which nobody knows what they said; all devices were looked at all the same", n)}
+}

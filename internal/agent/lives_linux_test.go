@@ -16,7 +16,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"netemd/internal/access"
 	"netemd/internal/client"
@@ -37,7 +39,7 @@ func TestKilledAgent(t *testing.T) {
 	pair(t, a, b)
 	for _, how := range []string{"cleanup", "start"} {
 		dir := filepath.Join(t.TempDir(), "s")
-		audit := filepath.Join(t.TempDir(), "audit", "audit.jsonl")
+		audit := filepath.Join(t.TempDir(), "audit.jsonl")
 		killed := actor{Serve: dir}.start(t, start)
 		c, err := client.Open(client.Endpoint{Socket: filepath.Join(dir, "netemd.sock")})
 		if err != nil {
@@ -164,7 +166,7 @@ func TestKeep(t *testing.T) {
 	a, b := netns(t, "a"), netns(t, "b")
 	pair(t, a, b)
 	dir := filepath.Join(t.TempDir(), "s")
-	audit := filepath.Join(t.TempDir(), "audit", "audit.jsonl")
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	keep := settings(func(c *config.Config) { c.Keep, c.Audit.Path = true, audit })
 	var long, short fault.Fault
 	t.Run("first life", func(t *testing.T) {
@@ -296,7 +298,11 @@ func TestHealth(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(ctx) }()
 	<-ready
-	watch, err := grpc_health_v1.NewHealthClient(dial(t, a.cfg.Socket)).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	c := grpc_health_v1.NewHealthClient(dial(t, a.cfg.Socket))
+	if _, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "none"}); status.Code(err) != codes.NotFound {
+		t.Errorf("a service that there is not: %v, want NotFound", err)
+	}
+	watch, err := c.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

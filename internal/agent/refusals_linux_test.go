@@ -24,7 +24,7 @@ import (
 func TestRefusalsLeaveWhatWasDone(t *testing.T) {
 	a, b := netns(t, "a"), netns(t, "b")
 	pair(t, a, b)
-	path := filepath.Join(t.TempDir(), "a", "audit.jsonl")
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	authority := testca.New(t)
 	log := &logged{}
 	_, local, address := tcp(t, authority, func(c *Config) {
@@ -63,7 +63,7 @@ func TestRefusalsLeaveWhatWasDone(t *testing.T) {
 // Who never gets to a call is written down, too: without a good certificate, with a request
 // that is too large, and on a stream that asks for what nobody may ask.
 func TestRefusalsBeforeCalls(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a", "audit.jsonl")
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	authority, foreign := testca.New(t), testca.New(t)
 	a, _, address := tcp(t, authority, func(c *Config) { c.Settings.Audit.Path = path })
 	for _, cfg := range []*tls.Config{

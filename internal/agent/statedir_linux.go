@@ -15,6 +15,9 @@ import (
 // lockStateDir makes the folder and holds a lock in it, so that one agent at a
 // time uses it. The lock goes with the process.
 func lockStateDir(dir string) (*os.File, error) {
+	if err := checkAbove(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
@@ -59,6 +62,37 @@ func checkStateDir(dir string) error {
 			"name a folder that does not exist yet, below one of root's")
 	}
 	return nil
+}
+
+// checkAbove refuses a state folder below one in which others could put another in its place.
+// The sticky bit, as of /tmp, forbids them that; a folder of somebody's home is his, who
+// started the agent there. What does not exist yet is made by the agent.
+func checkAbove(dir string) error {
+	for _, first := range []string{filepath.Dir(dir), resolvedAbove(dir)} { // a link can be put elsewhere, and what it points at be replaced
+		for above := first; ; above = filepath.Dir(above) {
+			var st unix.Stat_t
+			if err := unix.Stat(above, &st); err == nil && st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
+				return fault.WithHint(fmt.Errorf("state folder %s: others may write in %s, and put another one in its place: %w", dir, above, os.ErrPermission),
+					"name a folder below one in which root alone may write, or: chmod go-w "+above)
+			}
+			if above == filepath.Dir(above) {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// resolvedAbove is the folder without symbolic links that dir is in, or is going to be made in.
+func resolvedAbove(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return filepath.Dir(real)
+	}
+	for above := filepath.Dir(dir); ; above = filepath.Dir(above) {
+		if real, err := filepath.EvalSymlinks(above); err == nil || above == filepath.Dir(above) {
+			return real
+		}
+	}
 }
 
 // removeStateDir removes the lock, and the folder when nothing else is in it.

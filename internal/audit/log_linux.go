@@ -42,26 +42,40 @@ type Log struct {
 	size int64
 }
 
-// Open opens the log, and makes file and folder where they are missing. The error
-// matches fs.ErrPermission when others than root may write in the folder, and names the
-// path when there is a symbolic link or no regular file.
+// Open opens the log, and makes the file where it is missing. It refuses what Check does.
 func Open(cfg Config) (*Log, error) {
-	dir := filepath.Dir(cfg.Path)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := Check(cfg.Path); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return nil, fmt.Errorf("audit log: %s: %w", dir, err)
-	}
-	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return nil, fmt.Errorf("audit log: %s: must belong to root and be writable by nobody else: %w", dir, fs.ErrPermission)
 	}
 	l := &Log{cfg: cfg}
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
 	return l, nil
+}
+
+// Check looks whether a log can be at path, and changes nothing. The error matches
+// fs.ErrNotExist when there is no folder for it, fs.ErrPermission when others than root may
+// write in the folder, and names the path when there is a symbolic link or no regular file.
+func Check(path string) error {
+	dir := filepath.Dir(path)
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if st.Uid != 0 && int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("%s: must belong to root and be writable by nobody else: %w", dir, fs.ErrPermission)
+	}
+	switch there, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case there.Mode().Type() == fs.ModeSymlink:
+		return fmt.Errorf("%s: a symbolic link is not followed", path)
+	case !there.Mode().IsRegular():
+		return fmt.Errorf("%s: is no regular file", path)
+	}
+	return nil
 }
 
 // open opens the file at the path, whatever was open before. The caller holds the lock.

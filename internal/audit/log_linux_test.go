@@ -64,7 +64,7 @@ func records(t *testing.T, path string) (all []Record) {
 }
 
 func TestWrite(t *testing.T) {
-	path := filepath.Join(folder(t), "deeper", "audit.jsonl")
+	path := filepath.Join(folder(t), "audit.jsonl")
 	l := open(t, Config{Path: path, MaxBytes: 1 << 20, Keep: 2})
 	uid := uint32(1001)
 	evil := "a\nb\x00c\r\x1b[31m\u2028\xff"
@@ -199,6 +199,12 @@ func TestRefusedPlaces(t *testing.T) {
 	}
 	if _, err := Open(Config{Path: filepath.Join(open, "a")}); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("a folder that all may write in: %v", err)
+	}
+	if _, err := Open(Config{Path: filepath.Join(dir, "none", "a")}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it was made: %v", err)
 	}
 
 	// One that comes later is not followed, either.

@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"netemtest":        {"internal/client", "internal/fault", "internal/target", "qdisc"},
 	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
 	"cmd/netemctl":     {"internal/cli", "internal/client", "internal/version"},
-	"cmd/netemd":       {"internal/access", "internal/agent", "internal/child", "internal/config", "internal/fault", "internal/version"},
+	"cmd/netemd":       {"internal/agent", "internal/child", "internal/config", "internal/fault", "internal/version", "qdisc"},
 	"internal/child":   {"namespaces"},
 	"internal/version": {},
 	"internal/target":  {"namespaces", "qdisc"},
