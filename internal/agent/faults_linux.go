@@ -63,8 +63,11 @@ func (s faultsServer) spec(ctx context.Context, r *netemv1.ApplyRequest) (fault.
 	}
 	spec.Owner, spec.OwnerKey = owner(ctx), ownerKey(ctx)
 	spec.Repair = spec.Repair || s.a.cfg.Settings.Repair
-	if peer, ok := peerOf(ctx); ok && spec.SSHConnection == "" && peer.session != nil {
-		spec.SSHConnection = peer.session() // what sudo took away
+	if peer, ok := peerOf(ctx); ok && peer.session != nil {
+		spec.Process = peer.process()
+		if spec.SSHConnection == "" {
+			spec.SSHConnection = peer.session() // what sudo took away
+		}
 	}
 	return spec, nil
 }

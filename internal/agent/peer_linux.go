@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/user"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -62,6 +64,19 @@ func (p peerInfo) ownerKey() string {
 		return "uri:" + strconv.QuoteToASCII(p.uris[0])
 	}
 	return "uid:" + strconv.FormatUint(uint64(p.uid), 10)
+}
+
+// process says which one is at the other end, for people: "pid 4711 (netemctl)"; empty where
+// the agent cannot see it.
+func (p peerInfo) process() string {
+	if p.pid <= 0 {
+		return ""
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid))
+	if err != nil {
+		return fmt.Sprintf("pid %d", p.pid)
+	}
+	return fmt.Sprintf("pid %d (%s)", p.pid, printable(strings.TrimSpace(string(name))))
 }
 
 // access is the peer as the rules see it.

@@ -51,9 +51,11 @@ type Command struct {
 	// Namespace is the named network namespace; empty is netemctl's own.
 	Namespace string
 	Argv      []string
-	Stdin     io.Reader
-	Stdout    io.Writer
-	Stderr    io.Writer
+	// Env are variables, NAME=VALUE, beside those of netemctl.
+	Env    []string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
 }
 
 // Agent is what netemctl needs of netemd.

@@ -463,6 +463,7 @@ type world struct {
 	ssh      string
 	terminal bool
 	commands [][]string
+	given    []string // the variables of the last command's own
 	code     int
 	// meanwhile is called while a command runs.
 	meanwhile func()
@@ -485,6 +486,7 @@ func (w *world) run(ctx context.Context, args ...string) int {
 			return w.agent, nil
 		},
 		Command: func(_ context.Context, c Command) (int, error) {
+			w.given = c.Env
 			w.commands = append(w.commands, append([]string{c.Namespace}, c.Argv...))
 			if w.meanwhile != nil {
 				w.meanwhile()

@@ -37,6 +37,10 @@ func (a *app) sayWaiting(limit time.Duration, conflict string) {
 	a.say("netemctl: waiting up to %s: %s", qdisc.FormatDuration(limit), conflict)
 }
 
+// envHold is how a command that runs beside a fault knows its id, so that the faults that it
+// makes itself combine with that one, and end with it.
+const envHold = "NETEMD_HOLD"
+
 // holdFault keeps the fault while the user's command runs, at most for its time to live
 // if it has one, and clears it on every way out; what ends netemctl ends it, too. Standard
 // output is the command's. With check the fault is verified first,
@@ -66,7 +70,7 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 			return errors.Join(err, clearErr)
 		}
 	}
-	code, runErr := a.env.Command(ctx, Command{Argv: argv, Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr})
+	code, runErr := a.env.Command(ctx, Command{Argv: argv, Env: []string{envHold + "=" + h.Fault.ID}, Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr})
 	last, err := h.Release(ctx)
 	a.sayReleased(spec, last, h.Gaps(), err)
 	beside := a.wentByUnimpaired(last)

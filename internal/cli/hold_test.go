@@ -144,3 +144,20 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// TestHoldIsNamedToTheCommand: the command finds the fault that it runs beside, and a fault
+// that it makes says so.
+func TestHoldIsNamedToTheCommand(t *testing.T) {
+	w := world{agent: newFakeAgent(), env: map[string]string{envHold: "f7"}}
+	if code := w.run(t.Context(), "loss", "20%", "--target", "pg", "--", "x"); code != exitDone || len(w.given) != 1 || w.given[0] != "NETEMD_HOLD=f1" {
+		t.Errorf("exit code %d, the command was given %q", code, w.given)
+	}
+	for _, args := range [][]string{{"loss", "20%", "--target", "pg"}, {"drop", "syn", "--target", "pg"}, {"toxic", "down", "--target", "pg"}} {
+		if code := w.run(t.Context(), args...); code != exitDone {
+			t.Errorf("%v: exit code %d: %s", args, code, w.stderr.String())
+		}
+		if f := w.agent.faults[len(w.agent.faults)-1]; f.Spec.Within != "f7" {
+			t.Errorf("%v: within %q", args, f.Spec.Within)
+		}
+	}
+}

@@ -25,6 +25,7 @@ func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, how handling, argv [
 		return err
 	}
 	defer agent.Close()
+	spec.Within = a.env.Getenv(envHold)
 	if len(argv) > 0 {
 		return a.holdFault(cmd, agent, spec, how.verify, argv)
 	}

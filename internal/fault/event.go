@@ -8,8 +8,8 @@ import (
 )
 
 // ErrConflict is returned, wrapped with holder, age and time to live, when
-// another owner's fault stands on the same flow, or the same one's sets the same
-// thing.
+// another owner's fault stands on the same flow, or one that a command holds, or the same
+// owner's sets the same thing.
 var ErrConflict = errors.New("conflict")
 
 // ErrBusy is returned, wrapped with what is in progress, for what is done a few at a

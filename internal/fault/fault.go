@@ -73,6 +73,13 @@ type Spec struct {
 	// Wait is how long to wait for the end of a fault that is in the way; 0 is not at all.
 	// 0..MaxTTL.
 	Wait time.Duration
+	// Within is the id of the held fault beside whose command this one was asked for: the two
+	// combine as faults of one owner do, and this one ends with that at the latest. One that
+	// does not stand, or is another owner's, is ignored with a warning. At most 128 bytes.
+	Within string
+	// Process is that of who asks, for people: "pid 4711 (netemctl)". The agent sets it where
+	// it knows, and it is not kept.
+	Process string
 	// Repair puts the fault back into force when somebody else changed or removed it, as
 	// long as its place stands.
 	Repair bool

@@ -41,6 +41,9 @@ func (s Spec) Validate() error {
 	if len(s.RequestID) > 128 {
 		refuse("request_id", "", "at most 128 bytes")
 	}
+	if len(s.Within) > 128 {
+		refuse("within", "", "the id of a fault, at most 128 bytes")
+	}
 	return errors.Join(errs...)
 }
 

@@ -25,7 +25,7 @@ type party struct {
 // may reports whether p may change h. The caller holds the lock.
 func (p party) may(h *held) error {
 	if p.hold == nil && h.fault.Spec.Whose() != p.owner {
-		return notYours(h.fault)
+		return h.notYours()
 	}
 	return h.checkToken(p.token)
 }
@@ -205,7 +205,7 @@ func (m *Manager) swap(h *held, after fault.Fault) error {
 		}
 		if fields := sameFields(after.Spec, other.fault.Spec); len(fields) > 0 {
 			return fmt.Errorf("change: %w: %s is set by %s already, which %s holds; see 'netemctl show %s'", fault.ErrConflict,
-				strings.Join(fields, ", "), describe(other.fault), other.fault.Spec.Owner, other.fault.ID)
+				strings.Join(fields, ", "), other.describe(), other.holder(), other.fault.ID)
 		}
 	}
 	h.fault = after

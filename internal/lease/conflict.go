@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"netemd/internal/fault"
+	"netemd/qdisc"
 )
 
 // obstacle is a conflict that ends when another fault does, so that it can be waited for.
@@ -15,7 +16,19 @@ type obstacle struct{ error }
 
 func (o obstacle) Unwrap() error { return o.error }
 
-const waitHint = "'--wait 30s' waits for its end"
+// obstructs makes err, a conflict of h with other, one that can be waited for, with the hint
+// how long, unless h cannot wait or has. The caller holds the lock.
+func obstructs(h, other *held, err error) error {
+	hint := ""
+	switch {
+	case h.fault.Spec.Wait > 0, h.together != nil:
+	case other.group != nil:
+		hint = "'--wait 10m' waits for the end of its command, 10 minutes at most"
+	default:
+		hint = fmt.Sprintf("'--wait %s' waits for its end", qdisc.FormatDuration(left(other)))
+	}
+	return obstacle{fault.WithHint(err, hint)}
+}
 
 // admit takes h into the books, where its time ends it, unless it cannot stand beside what
 // is there. Nothing in the kernel has been changed by then.
@@ -28,6 +41,7 @@ func (m *Manager) admit(h *held, w *waiter) error {
 	if err := m.checkRoom(h.fault.Spec); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
+	m.enterGroup(h)
 	if err := m.inTheWay(h, w); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
@@ -61,10 +75,13 @@ var (
 func (m *Manager) inTheWay(h *held, w *waiter) error {
 	switch other, first := m.blocker(h, w); {
 	case other != nil:
-		return obstacle{fault.WithHint(conflict(h, other), waitHint)}
+		return obstructs(h, other, conflict(h, other))
 	case first != nil:
-		return obstacle{fault.WithHint(fmt.Errorf("%w: %s is waited for by %s since %s", fault.ErrConflict,
-			h.fault.Spec.TargetName(), first.h.fault.Spec.Owner, age(first.began)), "'--wait 30s' stands in line")}
+		err := fmt.Errorf("%w: %s is waited for by %s since %s", fault.ErrConflict, h.fault.Spec.TargetName(), first.h.fault.Spec.Owner, age(first.began))
+		if h.fault.Spec.Wait == 0 && h.together == nil {
+			err = fault.WithHint(err, "'--wait 30s' stands in line")
+		}
+		return obstacle{err}
 	}
 	return nil
 }
@@ -99,7 +116,7 @@ func (m *Manager) blocker(h *held, w *waiter) (*held, *waiter) {
 // clash reports whether there is a conflict. It is asked far more often than what it is.
 func clash(h, other *held) bool {
 	if sharesSlot(h, other) {
-		return h.fault.Spec.Whose() != other.fault.Spec.Whose() || conflict(h, other) != nil
+		return h.fault.Spec.Whose() != other.fault.Spec.Whose() || h.group != other.group || conflict(h, other) != nil
 	}
 	return slices.ContainsFunc(h.slots, func(a slot) bool {
 		return slices.ContainsFunc(other.slots, func(b slot) bool { return meet(a, b) })
@@ -107,7 +124,8 @@ func clash(h, other *held) bool {
 }
 
 // conflict says why h cannot stand beside other. On the same packets, faults of one
-// owner combine unless both set the same thing; on other packets of the same device
+// owner combine unless both set the same thing, or a command holds one of them and the other
+// was not made within that; on other packets of the same device
 // all stand, unless a packet could belong to both: what it would meet then would be
 // neither fault. Rules stand beside everything but themselves: what is chosen is, and
 // the rest goes on as if they were not there.
@@ -116,17 +134,16 @@ func conflict(h, other *held) error {
 		if err := engineConflict(h, other); err != nil {
 			return err
 		}
-		if other.fault.Spec.Whose() != h.fault.Spec.Whose() {
-			return fmt.Errorf("%w: %s is held by %s with %s; see 'netemctl show %s'", fault.ErrConflict,
-				h.fault.Spec.TargetName(), other.fault.Spec.Owner, describe(other.fault), other.fault.ID)
+		if err := foreign(h, other); err != nil {
+			return err
 		}
 		if rule := sameRule(h.fault.Spec, other.fault.Spec); len(rule) > 0 {
 			return fmt.Errorf("%w: '%s' is done by %s already; 'netemctl packets %s' shows what it did, 'netemctl clear %s' ends it", fault.ErrConflict,
-				rule[0], describe(other.fault), other.fault.ID, other.fault.ID)
+				rule[0], other.describe(), other.fault.ID, other.fault.ID)
 		}
 		if fields := sameFields(h.fault.Spec, other.fault.Spec); len(fields) > 0 {
 			return fmt.Errorf("%w: %s is set by %s already; 'netemctl change %s' alters it, 'netemctl clear %s' ends it", fault.ErrConflict,
-				strings.Join(fields, ", "), describe(other.fault), other.fault.ID, other.fault.ID)
+				strings.Join(fields, ", "), other.describe(), other.fault.ID, other.fault.ID)
 		}
 	}
 	for _, a := range h.slots {
@@ -134,7 +151,7 @@ func conflict(h, other *held) error {
 			if meet(a, b) {
 				return fmt.Errorf("%w: at the %s, %s overlaps %s, which is held by %s with %s; see 'netemctl show %s'; "+
 					"exclude the one's flow from the other, or clear it: 'netemctl clear %s'", fault.ErrConflict,
-					a.place, a.place.Match, b.place.Match, other.fault.Spec.Owner, describe(other.fault), other.fault.ID, other.fault.ID)
+					a.place, a.place.Match, b.place.Match, other.holder(), other.describe(), other.fault.ID, other.fault.ID)
 			}
 		}
 	}
@@ -149,7 +166,7 @@ func engineConflict(h, other *held) error {
 		return nil
 	}
 	return fmt.Errorf("%w: engine %s carries a fault on this flow already, asked for %s: it is held by %s with %s; see 'netemctl show %s'", fault.ErrConflict,
-		is, want, other.fault.Spec.Owner, describe(other.fault), other.fault.ID)
+		is, want, other.holder(), other.describe(), other.fault.ID)
 }
 
 // meet reports whether a packet can pass two places that are not the same.
@@ -182,14 +199,27 @@ func sameFields(a, b fault.Spec) []string {
 	return fields
 }
 
-func describe(f fault.Fault) string {
-	return fmt.Sprintf("fault %s (applied %s ago, ends in %s)", f.ID, age(f.Applied), time.Until(f.Expires).Round(time.Second))
+// foreign refuses that h combines with other: another owner's, or one that a command holds
+// which is not h's.
+func foreign(h, other *held) error {
+	switch {
+	case other.fault.Spec.Whose() != h.fault.Spec.Whose(), other.group != nil && other.group != h.group:
+		return fmt.Errorf("%w: %s is held by %s with %s; see 'netemctl show %s'", fault.ErrConflict,
+			h.fault.Spec.TargetName(), other.holder(), other.describe(), other.fault.ID)
+	case other.group != h.group:
+		return fmt.Errorf("%w: what a command holds combines with no other fault, and %s has %s of %s; see 'netemctl show %s', 'netemctl clear %s' ends it", fault.ErrConflict,
+			h.fault.Spec.TargetName(), other.describe(), other.holder(), other.fault.ID, other.fault.ID)
+	}
+	return nil
 }
+
+// describe names h with its time. The caller holds the lock.
+func (h *held) describe() string { return fmt.Sprintf("fault %s (%s)", h.fault.ID, h.lasts()) }
 
 // age is how long ago t was, for people.
 func age(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 
-// notYours refuses what only the owner may do.
-func notYours(f fault.Fault) error {
-	return fmt.Errorf("%w: %s belongs to %s; see 'netemctl show %s'", fault.ErrConflict, describe(f), f.Spec.Owner, f.ID)
+// notYours refuses what only the owner may do. The caller holds the lock.
+func (h *held) notYours() error {
+	return fmt.Errorf("%w: %s belongs to %s; see 'netemctl show %s'", fault.ErrConflict, h.describe(), h.fault.Spec.Owner, h.fault.ID)
 }

@@ -46,6 +46,7 @@ func (m *Manager) expire(id string, expires time.Time) {
 	if err != nil {
 		return // it has ended otherwise
 	}
+	defer m.endWithin(h)
 	defer leave()
 	if !h.fault.Expires.Equal(expires) {
 		return
@@ -209,12 +210,15 @@ func (m *Manager) clearOne(ctx context.Context, id string, sel fault.Selector, o
 		}
 		return fault.Fault{}, err
 	}
+	defer m.endWithin(h)
 	defer leave()
 	if owner != "" && h.fault.Spec.Whose() != owner {
 		if sel.All {
 			return fault.Fault{}, errNotYours
 		}
-		return fault.Fault{}, fmt.Errorf("clear: %w", notYours(h.fault))
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return fault.Fault{}, fmt.Errorf("clear: %w", h.notYours())
 	}
 	if !closing {
 		if err := m.claimEnd(h); err != nil {
@@ -255,9 +259,14 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 	if err != nil {
 		return err
 	}
+	var on []*held
+	defer func() {
+		for _, h := range on {
+			m.endWithin(h)
+		}
+	}()
 	defer leave()
 	m.mu.Lock()
-	var on []*held
 	var devices []string
 	for _, h := range m.order {
 		if slices.Contains(targets, h.fault.Spec.Target) {

@@ -59,7 +59,7 @@ func (m *Manager) Resume(ctx context.Context, id string, token uint64, owner str
 	}
 	h, err := m.takeOver(ctx, id, owner == "", func(h *held) error {
 		if owner != "" && h.fault.Spec.Whose() != owner {
-			return notYours(h.fault)
+			return h.notYours()
 		}
 		return h.checkToken(token)
 	})
@@ -100,6 +100,9 @@ func (m *Manager) attach(h *held, holder string) *Hold {
 	}
 	old := h.hold
 	h.hold, h.fault.Token = n, n.token
+	if h.group == nil { // what it stands beside already, stays
+		h.group = h
+	}
 	if old != nil {
 		old.last = h.fault
 		old.finish(fmt.Errorf("hold: %w", h.checkToken(old.token)))
@@ -180,6 +183,7 @@ func (h *Hold) Release(ctx context.Context) (fault.Fault, error) {
 	if err != nil {
 		return h.ended(err)
 	}
+	defer h.m.endWithin(held)
 	defer leave()
 	h.m.mu.Lock()
 	err = held.checkToken(h.token)
@@ -228,6 +232,7 @@ func (m *Manager) dropped(h *Hold) {
 	if err != nil {
 		return // it has ended
 	}
+	defer m.endWithin(held)
 	defer leave()
 	m.mu.Lock()
 	mine := held.hold == h && !h.over

@@ -23,8 +23,8 @@ var errKept = errors.New("clear: the agent is shutting down, and has handed its 
 // acknowledged last, and refuses from then on whatever would change them; Close is still to
 // be called, and leaves the kernel clean as always. Calls in progress are waited for, some
 // seconds at most; one that takes longer is refused at its end, or its fault is not among
-// those that are returned. What a client holds is not among them: its client goes with this
-// agent. Nor is what is still being applied, which is refused then. Who keeps them, with ID,
+// those that are returned. What a client holds, and what stands within that, is not among
+// them: its client goes with this agent. Nor is what is still being applied, which is refused then. Who keeps them, with ID,
 // Spec, Applied and Expires, gives each to Restore.
 func (m *Manager) Keep(ctx context.Context) []fault.Fault {
 	failpoint.At("lease.keep.begin")
@@ -71,7 +71,7 @@ func (m *Manager) keep(ctx context.Context, h *held, id string) (fault.Fault, bo
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.held[id] != h || !h.whole || h.hold != nil || h.ending || !time.Now().Before(h.fault.Expires) {
+	if m.held[id] != h || !h.whole || h.group != nil || h.ending || !time.Now().Before(h.fault.Expires) {
 		return fault.Fault{}, false
 	}
 	h.kept = true

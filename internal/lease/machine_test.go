@@ -70,6 +70,13 @@ func (a *machine) spec(t *rapid.T) fault.Spec {
 	if rapid.Bool().Draw(t, "waits") {
 		s.Wait = time.Duration(rapid.IntRange(1, 20).Draw(t, "wait")) * time.Second
 	}
+	if len(a.holds) > 0 && rapid.Bool().Draw(t, "within") {
+		h := a.one(t)
+		s.Within = h.ID()
+		if rapid.IntRange(0, 3).Draw(t, "its owner") > 0 {
+			s.Owner = h.Fault().Spec.Owner
+		}
+	}
 	return s
 }
 
@@ -289,6 +296,19 @@ func (a *machine) Check(t *rapid.T) {
 			t.Fatalf("fault %s has token %d, its hold is %+v", f.fault.ID, f.fault.Token, f.hold)
 		}
 	}
+	for i, f := range a.m.order {
+		if f.within != nil {
+			a.did["within"]++
+			if o := a.m.held[f.within.fault.ID]; o != f.within || f.group != o.group {
+				t.Fatalf("fault %s outlived %s, within which it was made", f.fault.ID, f.within.fault.ID)
+			}
+		}
+		for _, o := range a.m.order[:i] {
+			if sharesSlot(f, o) && f.group != o.group {
+				t.Fatalf("fault %s combines with %s, and not both are of one command", f.fault.ID, o.fault.ID)
+			}
+		}
+	}
 	for _, h := range a.holds {
 		if f := a.m.held[h.id]; h.over == (f != nil && f.hold == h) {
 			t.Fatalf("hold %d of %s is over %t, its fault is %+v", h.token, h.id, h.over, f)
@@ -367,7 +387,7 @@ func TestRandomLife(t *testing.T) {
 			}()
 			rt.Repeat(rapid.StateMachineActions(a))
 		})
-		for _, what := range []string{"dropped", "resumed", "waiting"} {
+		for _, what := range []string{"dropped", "resumed", "waiting", "within"} {
 			if did[what] < 10 {
 				t.Errorf("%s %d times: too few for a test", what, did[what])
 			}

@@ -128,6 +128,10 @@ type held struct {
 	notes notes
 	// hold is the client's that holds it; nil for none.
 	hold *Hold
+	// within is the held fault beside whose command it was made; nil for none. group is the
+	// outermost of these, itself for one that a client holds; nil where none does. Only those
+	// of one group combine.
+	within, group *held
 	// mending is what was tried to put it back.
 	mending mending
 	// together are the settings of paths that were read for others of the same ApplyAll, by
@@ -192,6 +196,9 @@ func (m *Manager) make(ctx context.Context, s fault.Spec, hold bool, waiting fun
 	defer m.leaveLine(w)
 	for {
 		h = &held{fault: fault.Fault{Spec: s, State: fault.Active}}
+		if hold {
+			h.group = h
+		}
 		failed := m.apply(ctx, h, w, hold)
 		if failed == nil {
 			m.mu.Lock()

@@ -78,7 +78,7 @@ func (m *Manager) follow(ctx context.Context, id string, match target.Match, err
 // and after goes unimpaired meanwhile. When h was not moved it is as before. The caller
 // holds the lane.
 func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved bool, err error) {
-	after := held{fault: h.fault, target: h.target}
+	after := held{fault: h.fault, target: h.target, group: h.group}
 	after.target.To.Match, after.target.From.Match = match, match.Reverse()
 	places, err := placesOf(after.target, h.fault.Spec.Direction)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 // notes are the warnings that come and go while a fault is held.
 type notes struct {
-	places                          []string
-	offload, lookup, repair, ending string
+	places                                  []string
+	offload, lookup, repair, ending, within string
 }
 
 // noter is an engine that knows what a user should know of where a fault sits.
@@ -52,7 +52,7 @@ func (h *held) warnings() []string {
 		}
 	}
 	w = append(w, h.notes.places...)
-	for _, n := range []string{h.notes.offload, h.notes.lookup, h.notes.repair, h.notes.ending} {
+	for _, n := range []string{h.notes.within, h.notes.offload, h.notes.lookup, h.notes.repair, h.notes.ending} {
 		if n != "" {
 			w = append(w, n)
 		}

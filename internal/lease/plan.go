@@ -143,7 +143,7 @@ func (m *Manager) engineAt(h *held) (fault.Engine, error) {
 	for _, other := range m.order {
 		if other != h && other.isPacket() && sharesSlot(h, other) {
 			if err := engineConflict(h, other); err != nil {
-				return "", obstacle{fault.WithHint(err, waitHint)}
+				return "", obstructs(h, other, err)
 			}
 			return other.fault.Engine, nil
 		}

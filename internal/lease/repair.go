@@ -175,7 +175,7 @@ func (m *Manager) reattach(ctx context.Context, h *held) (tried bool, err error)
 func (m *Manager) enterMoved(ctx context.Context, h *held) (after *held, leave func(), err error) {
 	for {
 		m.mu.Lock()
-		after = &held{fault: h.fault}
+		after = &held{fault: h.fault, group: h.group}
 		old, ended := h.lanes(), m.held[h.fault.ID] != h
 		m.mu.Unlock()
 		if ended {
@@ -229,7 +229,7 @@ func (m *Manager) mayReattach(ctx context.Context, h, after *held) error {
 			return err
 		}
 		if other.isPacket() && sharesSlot(after, other) && other.fault.Engine != h.fault.Engine {
-			return fmt.Errorf("%w: engine %s carries %s at the same place", fault.ErrConflict, other.fault.Engine, describe(other.fault))
+			return fmt.Errorf("%w: engine %s carries %s at the same place", fault.ErrConflict, other.fault.Engine, other.describe())
 		}
 	}
 	return nil

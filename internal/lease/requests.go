@@ -164,6 +164,6 @@ func fingerprint(s fault.Spec) [sha256.Size]byte {
 	if s.Content != nil {
 		rule = s.Content.Key()
 	}
-	s.Packet, s.Content, s.Selector, s.SSHConnection, s.Owner, s.OwnerKey, s.Wait = nil, nil, nil, "", "", "", 0
+	s.Packet, s.Content, s.Selector, s.SSHConnection, s.Owner, s.OwnerKey, s.Process, s.Wait = nil, nil, nil, "", "", "", "", 0
 	return sha256.Sum256(fmt.Appendf(nil, "%+v %s %s %s", s, packet, rule, selector))
 }

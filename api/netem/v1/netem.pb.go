@@ -1323,8 +1323,12 @@ type Fault struct {
 	Offloads        []*Offload             `protobuf:"bytes,12,rep,name=offloads,proto3" json:"offloads,omitempty"`
 	QueuedPackets   uint64                 `protobuf:"varint,13,opt,name=queued_packets,json=queuedPackets,proto3" json:"queued_packets,omitempty"` // held by the fault at the last look
 	HoldToken       uint64                 `protobuf:"varint,14,opt,name=hold_token,json=holdToken,proto3" json:"hold_token,omitempty"`             // of the stream that holds it; 0: none does
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// why it is lost or drifted, or was when it was cleared; empty for neither
+	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
+	// what was counted since the fault began, also before it was changed
+	Total         *Counters `protobuf:"bytes,16,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fault) Reset() {
@@ -1455,6 +1459,20 @@ func (x *Fault) GetHoldToken() uint64 {
 	return 0
 }
 
+func (x *Fault) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Fault) GetTotal() *Counters {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
 type Offload struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1530,7 +1548,10 @@ type ApplyRequest struct {
 	// the client's own SSH_CONNECTION, if it runs in an ssh session
 	SshConnection string `protobuf:"bytes,3,opt,name=ssh_connection,json=sshConnection,proto3" json:"ssh_connection,omitempty"`
 	// how long to wait for a conflicting fault's end; 0: not at all
-	WaitNs        int64 `protobuf:"varint,4,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
+	WaitNs int64 `protobuf:"varint,4,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
+	// the id of the held fault beside which the client runs, with which this one combines and
+	// ends; one that does not stand is ignored, with a warning
+	Within        string `protobuf:"bytes,5,opt,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1591,6 +1612,13 @@ func (x *ApplyRequest) GetWaitNs() int64 {
 		return x.WaitNs
 	}
 	return 0
+}
+
+func (x *ApplyRequest) GetWithin() string {
+	if x != nil {
+		return x.Within
+	}
+	return ""
 }
 
 type ApplyAllRequest struct {
@@ -4642,7 +4670,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x06opened\x18\b \x01(\x04R\x06opened\x12\x12\n" +
 	"\x04late\x18\t \x01(\x04R\x04late\x12\x18\n" +
 	"\arefused\x18\n" +
-	" \x01(\x04R\arefused\"\xb1\x04\n" +
+	" \x01(\x04R\arefused\"\xf3\x04\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +
@@ -4659,18 +4687,21 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\boffloads\x18\f \x03(\v2\x11.netem.v1.OffloadR\boffloads\x12%\n" +
 	"\x0equeued_packets\x18\r \x01(\x04R\rqueuedPackets\x12\x1d\n" +
 	"\n" +
-	"hold_token\x18\x0e \x01(\x04R\tholdToken\"i\n" +
+	"hold_token\x18\x0e \x01(\x04R\tholdToken\x12\x16\n" +
+	"\x06reason\x18\x0f \x01(\tR\x06reason\x12(\n" +
+	"\x05total\x18\x10 \x01(\v2\x12.netem.v1.CountersR\x05total\"i\n" +
 	"\aOffload\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x16\n" +
 	"\x06before\x18\x03 \x03(\tR\x06before\x12\x10\n" +
-	"\x03off\x18\x04 \x03(\tR\x03off\"\x96\x01\n" +
+	"\x03off\x18\x04 \x03(\tR\x03off\"\xae\x01\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12%\n" +
 	"\x0essh_connection\x18\x03 \x01(\tR\rsshConnection\x12\x17\n" +
-	"\await_ns\x18\x04 \x01(\x03R\x06waitNs\"A\n" +
+	"\await_ns\x18\x04 \x01(\x03R\x06waitNs\x12\x16\n" +
+	"\x06within\x18\x05 \x01(\tR\x06within\"A\n" +
 	"\x0fApplyAllRequest\x12.\n" +
 	"\x06faults\x18\x01 \x03(\v2\x16.netem.v1.ApplyRequestR\x06faults\";\n" +
 	"\x10ApplyAllResponse\x12'\n" +
@@ -5012,86 +5043,87 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	64, // 16: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	12, // 17: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	14, // 18: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
-	8,  // 19: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	15, // 20: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
-	13, // 21: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
-	15, // 22: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
-	19, // 23: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
-	20, // 24: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
-	21, // 25: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
-	13, // 26: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
-	3,  // 27: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	13, // 28: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	29, // 29: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
-	13, // 30: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	36, // 31: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	64, // 32: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	64, // 33: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13, // 34: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	39, // 35: netem.v1.Target.to:type_name -> netem.v1.Place
-	39, // 36: netem.v1.Target.from:type_name -> netem.v1.Place
-	40, // 37: netem.v1.Place.include:type_name -> netem.v1.Flow
-	40, // 38: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	11, // 39: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	11, // 40: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	38, // 41: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	38, // 42: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	48, // 43: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	64, // 44: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	49, // 45: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	47, // 46: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	47, // 47: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	61, // 48: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 49: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	15, // 50: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	16, // 51: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	23, // 52: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	24, // 53: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	25, // 54: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	27, // 55: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	28, // 56: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	18, // 57: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	31, // 58: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	32, // 59: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	34, // 60: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	41, // 61: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	43, // 62: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	44, // 63: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	46, // 64: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	50, // 65: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	52, // 66: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	54, // 67: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	56, // 68: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	57, // 69: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	59, // 70: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	62, // 71: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	13, // 72: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	17, // 73: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	13, // 74: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	13, // 75: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	26, // 76: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	13, // 77: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	30, // 78: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	22, // 79: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	37, // 80: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	33, // 81: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	35, // 82: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	42, // 83: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	38, // 84: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	45, // 85: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	38, // 86: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	51, // 87: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	53, // 88: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	55, // 89: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	47, // 90: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	58, // 91: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	60, // 92: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	63, // 93: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	72, // [72:94] is the sub-list for method output_type
-	50, // [50:72] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	12, // 19: netem.v1.Fault.total:type_name -> netem.v1.Counters
+	8,  // 20: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
+	15, // 21: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
+	13, // 22: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
+	15, // 23: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
+	19, // 24: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
+	20, // 25: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
+	21, // 26: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
+	13, // 27: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
+	3,  // 28: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	13, // 29: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	29, // 30: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	13, // 31: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	36, // 32: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
+	64, // 33: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	64, // 34: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	13, // 35: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	39, // 36: netem.v1.Target.to:type_name -> netem.v1.Place
+	39, // 37: netem.v1.Target.from:type_name -> netem.v1.Place
+	40, // 38: netem.v1.Place.include:type_name -> netem.v1.Flow
+	40, // 39: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	11, // 40: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	11, // 41: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	38, // 42: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	38, // 43: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	48, // 44: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	64, // 45: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	49, // 46: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	47, // 47: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	47, // 48: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	61, // 49: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 50: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	15, // 51: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	16, // 52: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	23, // 53: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	24, // 54: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	25, // 55: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	27, // 56: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	28, // 57: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	18, // 58: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	31, // 59: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	32, // 60: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	34, // 61: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	41, // 62: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	43, // 63: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	44, // 64: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	46, // 65: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	50, // 66: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	52, // 67: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	54, // 68: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	56, // 69: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	57, // 70: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	59, // 71: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	62, // 72: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	13, // 73: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	17, // 74: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	13, // 75: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	13, // 76: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	26, // 77: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	13, // 78: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	30, // 79: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	22, // 80: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	37, // 81: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	33, // 82: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	35, // 83: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	42, // 84: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	38, // 85: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	45, // 86: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	38, // 87: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	51, // 88: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	53, // 89: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	55, // 90: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	47, // 91: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	58, // 92: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	60, // 93: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	63, // 94: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	73, // [73:95] is the sub-list for method output_type
+	51, // [51:73] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
