@@ -132,7 +132,7 @@ func crash(t *testing.T, g *ground, engine fault.Engine, step string, n int, res
 		p.kill()
 		t.Fatalf("the step was not reached (%v); netemd said:\n%s", p.err, p.said())
 	}
-	if !p.victim.killed() {
+	if !p.killed() {
 		t.Fatalf("netemd ended by itself (%v); it said:\n%s", p.err, p.said())
 	}
 	if p.err != nil {
