@@ -124,9 +124,10 @@ func crash(t *testing.T, g *ground, engine fault.Engine, step string, n int, res
 		a.run(p)
 	}
 	if n > 1 && !p.within(100*time.Millisecond) {
-		p.stop()
-		g.same(t, "after a life to its end the devices are", p.victim)
-		return false
+		if p.term(); !p.killed() { // it may be, when it clears what is left
+			g.same(t, "after a life to its end the devices are", p.victim)
+			return false
+		}
 	}
 	if !p.within(patience(10 * time.Second)) {
 		p.kill()
