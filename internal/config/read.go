@@ -52,7 +52,7 @@ func (r *reader) mapping(key string, n ast.Node, v reflect.Value) {
 	}
 	for in := m.MapRange(); in.Next(); {
 		k := in.Key().GetToken()
-		at := join(key, k.Value)
+		at := join(key, word(k.Value))
 		first, again := r.at[at]
 		here := position{k.Position.Line, k.Position.Column}
 		field, known := fields[k.Value]
@@ -180,6 +180,14 @@ func begin(n ast.Node) position {
 	}
 	p := n.GetToken().Position
 	return position{p.Line, p.Column}
+}
+
+// word is a key as errors have it: in quotes where it could be taken for something else.
+func word(key string) string {
+	if key == "" || len(key) > maxQuoted || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`.:[]"`, r) }) {
+		return quote(key)
+	}
+	return key
 }
 
 func join(parent, key string) string {
