@@ -236,28 +236,6 @@ func (a *Agent) newLeases() error {
 	return nil
 }
 
-// labDown ends the faults on a lab's targets, then takes it down.
-func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
-	infos, err := a.labs.List(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, i := range infos {
-		if i.Name == name {
-			existed := false
-			err := a.leases.Retire(ctx, i.Targets, func(ctx context.Context) (err error) {
-				existed, err = a.labs.Down(ctx, name)
-				return err
-			})
-			return existed, err
-		}
-	}
-	if _, ok := lab.Builtin(name); !ok {
-		return false, unknownLab(name)
-	}
-	return false, nil
-}
-
 // serve registers the services. They answer as not serving until the start is done.
 func (a *Agent) serve() {
 	l := a.cfg.Settings.Limits

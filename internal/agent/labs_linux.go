@@ -2,19 +2,15 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
+	"strings"
 
 	"netemd/internal/fault"
 	"netemd/internal/lab"
-	"netemd/internal/lease"
 	"netemd/internal/offload"
-	"netemd/internal/prober"
 	"netemd/internal/target"
-	"netemd/probe"
 )
 
 // labUp brings a lab up, unless as many are up as may be; the error is fault.ErrBusy then.
@@ -23,37 +19,48 @@ func (a *Agent) labUp(ctx context.Context, def lab.Definition, progress func(ste
 	if err != nil {
 		return lab.Info{}, err
 	}
-	most := a.cfg.Settings.Limits.Labs
-	if len(infos) >= most && !slices.ContainsFunc(infos, func(i lab.Info) bool { return i.Name == def.Name }) {
-		return lab.Info{}, fault.WithHint(fmt.Errorf("lab up: %w: %d labs are up, which is the most (limits.labs)", fault.ErrBusy, len(infos)), "'netemctl lab list' shows them")
+	if err := labRoom(infos, def.Name, a.cfg.Settings.Limits.Labs); err != nil {
+		return lab.Info{}, err
 	}
 	return a.labs.Up(ctx, def, progress)
 }
 
-// probing counts the probes of each owner. The zero value has none.
-type probing struct {
-	mu sync.Mutex
-	of map[string]int
+// labRoom refuses one lab more than may be up; one that is up already has its place.
+func labRoom(up []lab.Info, name string, most int) error {
+	if len(up) < most || slices.ContainsFunc(up, func(i lab.Info) bool { return i.Name == name }) {
+		return nil
+	}
+	return fault.WithHint(fmt.Errorf("lab up: %w: %d labs are up, which is the most (limits.labs)", fault.ErrBusy, len(up)), "'netemctl lab list' shows them")
 }
 
-// begin lets a probe begin, which ends with end.
-func (p *probing) begin(who string, most int) (end func(), err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.of[who] >= most {
-		return nil, fmt.Errorf("probe: %w: %s has %d running, which is the most for one owner (limits.probes_per_owner)", fault.ErrBusy, who, p.of[who])
+// labDown ends the faults on a lab's targets, then takes it down.
+func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
+	infos, err := a.labs.List(ctx)
+	if err != nil {
+		return false, err
 	}
-	if p.of == nil {
-		p.of = map[string]int{}
-	}
-	p.of[who]++
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.of[who]--; p.of[who] == 0 {
-			delete(p.of, who)
+	for _, i := range infos {
+		if i.Name == name {
+			existed := false
+			err := a.leases.Retire(ctx, i.Targets, func(ctx context.Context) (err error) {
+				existed, err = a.labs.Down(ctx, name)
+				return err
+			})
+			return existed, err
 		}
-	}, nil
+	}
+	if _, ok := lab.Builtin(name); !ok {
+		return false, unknownLab(name)
+	}
+	return false, nil
+}
+
+func unknownLab(name string) error {
+	var known []string
+	for _, d := range lab.Builtins() {
+		known = append(known, d.Name)
+	}
+	return fmt.Errorf("%w %q: known: %s", lab.ErrUnknown, name, strings.Join(known, ", "))
 }
 
 // neutralizer puts the neutral root netem on a device that was just made.
@@ -74,69 +81,4 @@ func (a *Agent) newLabs() (*lab.Manager, error) {
 // newOffloads keeps what has to be switched back in the state folder.
 func newOffloads(cfg Config) *offload.Keeper {
 	return offload.New(filepath.Join(cfg.StateDir, "offload"))
-}
-
-// measure runs a probe of an owner against a target, with the kernel's evidence. The error is
-// fault.ErrBusy when that owner has as many running as one may.
-func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report func(done, count int)) (probe.Result, error) {
-	r = r.WithDefaults()
-	if err := r.Validate(); err != nil {
-		return probe.Result{}, err
-	}
-	t, err := a.resolve(ctx, r.Target)
-	if err != nil {
-		return probe.Result{}, err
-	}
-	done, err := a.probing.begin(who, a.cfg.Settings.Limits.ProbesPerOwner)
-	if err != nil {
-		return probe.Result{}, err
-	}
-	defer done()
-	login, err := a.labs.Postgres(t.Lab, t.Address)
-	if err != nil {
-		return probe.Result{}, err
-	}
-	address := t.Address
-	if r.Layer == probe.LayerProxy {
-		if !t.Proxy.IsValid() {
-			return probe.Result{}, fmt.Errorf("probe: target %s has no proxy: %w", t.Name, errors.ErrUnsupported)
-		}
-		address = t.Proxy
-	}
-	return prober.Measure(ctx, prober.Config{
-		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace,
-		Order:       prober.Order{Request: r, Address: address, User: login.User, Password: login.Password, Database: login.Database},
-		PathDelayed: a.pathDelayed(ctx, r, t),
-		Report:      report,
-	})
-}
-
-// pathDelayed reports whether a fault delays everything on the way to a target: its
-// own, or one on its packets at a device of its lab.
-func (a *Agent) pathDelayed(ctx context.Context, r probe.Request, t target.Target) bool {
-	for _, f := range a.leases.List(ctx) {
-		if f.Spec.Packet != nil && r.Layer != probe.LayerProxy && f.Spec.Packet.Delay > 0 && (f.Spec.Target == r.Target || a.onTheWay(ctx, f, t)) {
-			return true
-		}
-		for _, x := range f.Spec.Toxics {
-			if f.Spec.Target == r.Target && r.Layer == probe.LayerProxy && (x.Kind == fault.Latency || x.Kind == fault.Bandwidth || x.Kind == fault.Slicer) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// onTheWay reports whether a fault on a device meets the packets of t.
-func (a *Agent) onTheWay(ctx context.Context, f fault.Fault, t target.Target) bool {
-	if f.Spec.Selector == nil || !slices.Contains([]string{t.ClientNamespace, t.ServerNamespace, t.To.Namespace}, f.Spec.Selector.Namespace) {
-		return false
-	}
-	held, err := a.leases.Held(ctx, f.ID)
-	if err != nil {
-		return false // it has ended
-	}
-	return slices.ContainsFunc(held.Places, func(h lease.Held) bool {
-		return h.Place.Match.Overlaps(t.To.Match) || h.Place.Match.Overlaps(t.From.Match)
-	})
 }

@@ -15,6 +15,7 @@ import (
 	"netemd/internal/access"
 	"netemd/internal/config"
 	"netemd/internal/fault"
+	"netemd/internal/lab"
 	"netemd/internal/wire"
 	"netemd/qdisc"
 )
@@ -134,7 +135,7 @@ func TestLimits(t *testing.T) {
 	a, b := netns(t, "a"), netns(t, "b")
 	pair(t, a, b)
 	agent, c := serveWith(t, Config{Settings: settings(func(c *config.Config) {
-		c.Limits.Faults, c.Limits.Followers, c.Limits.Labs, c.TTL.Max = 3, 1, 1, c.TTL.Default
+		c.Limits.Faults, c.Limits.Followers, c.TTL.Max = 3, 1, c.TTL.Default
 	})})
 	for i := range uint16(3) {
 		apply(t, c, fault.Spec{Selector: ports(a, port(5001+i)), Packet: &qdisc.Netem{Loss: 1}})
@@ -173,6 +174,14 @@ func TestLimits(t *testing.T) {
 	}
 	stop()
 	eventually(t, "a watcher makes room", func() bool { return watch() == nil })
+
+	up := []lab.Info{{Name: "pg"}}
+	if err := labRoom(up, "redis", 1); !errors.Is(err, fault.ErrBusy) || !says(err.Error(), "1 labs are up", "limits.labs") || fault.HintOf(err) == "" {
+		t.Errorf("a second lab: %v", err)
+	}
+	if err := errors.Join(labRoom(up, "pg", 1), labRoom(up, "redis", 2)); err != nil {
+		t.Errorf("a lab that is up, and one that has room: %v", err)
+	}
 
 	var p probing
 	end, err := p.begin("ann", 1)

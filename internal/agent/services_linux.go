@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 
 	"google.golang.org/grpc"
 
@@ -136,12 +135,4 @@ func (s systemServer) Version(context.Context, *netemv1.VersionRequest) (*netemv
 		Version: version.String(), GoVersion: runtime.Version(), Kernel: s.a.features.Kernel,
 		SchemaVersion: version.Schema, Pid: int32(os.Getpid()), StateDir: s.a.cfg.StateDir,
 	}, nil
-}
-
-func unknownLab(name string) error {
-	var known []string
-	for _, d := range lab.Builtins() {
-		known = append(known, d.Name)
-	}
-	return fmt.Errorf("%w %q: known: %s", lab.ErrUnknown, name, strings.Join(known, ", "))
 }
