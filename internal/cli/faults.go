@@ -93,6 +93,7 @@ func (a *app) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.warn(notInForce(fs))
 			return a.emitFaults("faults", fs, "no fault")
 		}),
 	}
@@ -122,6 +123,17 @@ func (a *app) emitFaults(kind string, fs []fault.Fault, none string) error {
 		}
 		t.write(w, s)
 	}})
+}
+
+// notInForce says why faults are not in force, those whose reason is known.
+func notInForce(fs []fault.Fault) []string {
+	var words []string
+	for _, f := range fs {
+		if f.Reason != "" && (f.State == fault.Lost || f.State == fault.Drifted) {
+			words = append(words, fmt.Sprintf("%s is %s: %s", f.ID, f.State, f.Reason))
+		}
+	}
+	return words
 }
 
 // heldWord says beside the time at which a fault ends that it may be sooner.
@@ -220,6 +232,9 @@ agent never gave is one (exit code 1). What a hold still holds leaves when it is
 		s := a.style(a.env.StdoutTerminal)
 		for _, f := range fs {
 			fmt.Fprintf(a.env.Stdout, "%s cleared: %s%s\n", s.bold(f.ID), words(f.Spec), queuedText(f))
+			if f.Reason != "" {
+				a.say("netemctl: %s was not in force at its end: %s", f.ID, f.Reason)
+			}
 		}
 		return nil
 	})

@@ -19,6 +19,7 @@ type faultView struct {
 	ID           string          `json:"id"`
 	Target       string          `json:"target"`
 	State        fault.State     `json:"state"`
+	Reason       string          `json:"reason,omitempty"` // why it is lost or drifted, or was at its end
 	Engine       fault.Engine    `json:"engine"`
 	EngineReason string          `json:"engine_reason"`
 	Direction    fault.Direction `json:"direction"`
@@ -61,7 +62,7 @@ type faultView struct {
 
 func viewFault(f fault.Fault, now time.Time) faultView {
 	v := faultView{
-		ID: f.ID, Target: subject(f.Spec), State: f.State, Engine: f.Engine, EngineReason: f.EngineReason,
+		ID: f.ID, Target: subject(f.Spec), State: f.State, Reason: f.Reason, Engine: f.Engine, EngineReason: f.EngineReason,
 		Summary: words(f.Spec), Owner: f.Spec.Owner, Placement: list(f.Placement), Applied: f.Applied, Expires: f.Expires,
 		RemainingS: math.Round(max(0, f.Expires.Sub(now).Seconds())*10) / 10,
 		TTLNS:      int64(f.Spec.TTL), Repair: f.Spec.Repair, Warnings: list(f.Warnings),
@@ -119,6 +120,7 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 	return func(w io.Writer, s style) {
 		fmt.Fprintf(w, "%s %s: %s\n", s.bold(f.ID), paintState(s, f.State), s.bold(words(f.Spec)))
 		rows := [][2]string{
+			{"reason", f.Reason},
 			{"engine", string(f.Engine) + because(f.EngineReason)},
 			{"placement", strings.Join(f.Placement, "; ")},
 		}

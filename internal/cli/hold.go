@@ -104,6 +104,9 @@ func (a *app) wentByUnimpaired(f fault.Fault) bool {
 		a.warn([]string{fmt.Sprintf("%d packets that the rule chose passed, the engine being late", c.Opened)})
 		return true
 	}
+	if t := f.Total; t.Seen > c.Seen { // it was changed meanwhile
+		c = t
+	}
 	if 100*c.Opened > maxOpened*c.Seen {
 		a.warn([]string{fmt.Sprintf("%d of %d packets passed unimpaired, the engine being late: more than %d %%", c.Opened, c.Seen, maxOpened)})
 		return true
@@ -152,7 +155,7 @@ func holdText(e fault.Event, detail string) string {
 	id := e.Fault.ID
 	switch e.Kind {
 	case "lost", "drifted":
-		return fmt.Sprintf("%s is %s while the command runs%s", id, e.Kind, willRepair(e.Fault))
+		return fmt.Sprintf("%s is %s while the command runs%s%s", id, e.Kind, because(e.Fault.Reason), willRepair(e.Fault))
 	case "repaired":
 		return id + " is in force again"
 	case "changed":

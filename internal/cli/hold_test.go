@@ -161,3 +161,21 @@ func TestHoldIsNamedToTheCommand(t *testing.T) {
 		}
 	}
 }
+
+// TestUnimpairedOverAChange: what passed before a change counts against the whole.
+func TestUnimpairedOverAChange(t *testing.T) {
+	for _, c := range []struct {
+		now, total fault.Counters
+		want       bool
+	}{
+		{fault.Counters{Seen: 10}, fault.Counters{Seen: 1000, Opened: 500}, true},
+		{fault.Counters{Seen: 10, Opened: 5}, fault.Counters{Seen: 1000, Opened: 5}, false},
+		{fault.Counters{Seen: 10, Opened: 5}, fault.Counters{}, true},
+	} {
+		w := world{agent: newFakeAgent()}
+		a := &app{env: Env{Stderr: &w.stderr}}
+		if got := a.wentByUnimpaired(fault.Fault{Counters: c.now, Total: c.total}); got != c.want {
+			t.Errorf("%+v of %+v: %t", c.now, c.total, got)
+		}
+	}
+}

@@ -80,8 +80,8 @@ func (a *app) emitEvent(e fault.Event) {
 		return
 	}
 	s := a.style(a.env.StdoutTerminal)
-	fmt.Fprintf(a.env.Stdout, "%s  %-8s  %s  %s%s\n",
-		e.Time.In(now.Location()).Format("15:04:05.000"), e.Kind, s.bold(e.Fault.ID), words(e.Fault.Spec), s.soft(by(e.Fault.Spec.Owner)))
+	fmt.Fprintf(a.env.Stdout, "%s  %-8s  %s  %s%s%s\n",
+		e.Time.In(now.Location()).Format("15:04:05.000"), e.Kind, s.bold(e.Fault.ID), words(e.Fault.Spec), s.soft(by(e.Fault.Spec.Owner)), because(e.Fault.Reason))
 }
 
 // by says whose a fault is.

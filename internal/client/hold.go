@@ -383,6 +383,12 @@ func (h *Holding) last(look fault.Fault) fault.Fault {
 	if f.Counters.Seen < look.Counters.Seen {
 		f.Counters = look.Counters
 	}
+	if f.Total.Seen < look.Total.Seen {
+		f.Total = look.Total
+	}
+	if f.Reason == "" {
+		f.Reason = look.Reason
+	}
 	return f
 }
 

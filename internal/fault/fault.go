@@ -76,10 +76,10 @@ type Spec struct {
 	// Within is the id of the held fault beside whose command this one was asked for: the two
 	// combine as faults of one owner do, and this one ends with that at the latest. One that
 	// does not stand, or is another owner's, is ignored with a warning. At most 128 bytes.
-	Within string
+	Within string `json:",omitzero"`
 	// Process is that of who asks, for people: "pid 4711 (netemctl)". The agent sets it where
 	// it knows, and it is not kept.
-	Process string
+	Process string `json:",omitzero"`
 	// Repair puts the fault back into force when somebody else changed or removed it, as
 	// long as its place stands.
 	Repair bool
@@ -143,6 +143,9 @@ type Fault struct {
 	Spec Spec
 	// State is what the last look at the kernel found.
 	State State
+	// Reason is why it is Lost or Drifted, in the kernel's or the engine's words, or was when
+	// it ended; empty for one in force.
+	Reason string `json:",omitzero"`
 	// Engine is the one that carries it, and EngineReason why that one was taken.
 	Engine       Engine
 	EngineReason string
@@ -156,6 +159,8 @@ type Fault struct {
 	// give here, which are 0 for that reason.
 	Counters        Counters
 	CountersMissing []string
+	// Total is what Counters would be had the fault never been changed.
+	Total Counters `json:",omitzero"`
 	// Queued are the packets that all places held at the last look.
 	Queued uint64
 	// Token is of the Hold by which a client holds it, 0 for none. It grows with each Hold
@@ -230,4 +235,7 @@ type Status struct {
 	Queued uint64
 	// CountersMissing names the counters that this engine cannot give here.
 	CountersMissing []string
+	// Reason is why Netem is not what was asked for, where the engine knows; it may say so
+	// once only.
+	Reason string
 }

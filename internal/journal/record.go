@@ -61,7 +61,7 @@ type stored struct {
 // store leaves out what is of the moment, and what is not to be written anywhere.
 func store(f fault.Fault, now time.Time, monotonic int64) *stored {
 	f.Spec.SSHConnection, f.Spec.Process = "", ""
-	f.Counters, f.CountersMissing, f.Queued, f.Warnings = fault.Counters{}, nil, 0, nil
+	f.Counters, f.CountersMissing, f.Total, f.Queued, f.Warnings, f.Reason = fault.Counters{}, nil, fault.Counters{}, 0, nil, ""
 	s := &stored{Fault: f, ExpiresMonotonic: monotonic + int64(f.Expires.Sub(now))}
 	if p := f.Spec.Packet; p != nil {
 		n := *p

@@ -106,7 +106,7 @@ func (m *Manager) alter(ctx context.Context, id string, by party, event string, 
 		return fault.Fault{}, fmt.Errorf("%s: %w", verbs[event], err)
 	}
 	if impaired {
-		m.rebase(ctx, h)
+		m.rebaseChanged(ctx, h)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

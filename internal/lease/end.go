@@ -83,7 +83,11 @@ func (m *Manager) end(ctx context.Context, h *held, state fault.State, by *Hold)
 	now, _ := m.count(ctx, h) // the last look; without it the one before stands
 	m.mu.Lock()
 	h.ending = true
-	h.fault.Counters, h.fault.Queued = now.counters, now.queued
+	h.counted(now.counters)
+	h.fault.Queued = now.queued
+	if now.state != h.fault.State || h.fault.Reason == "" {
+		h.fault.Reason = now.reason
+	}
 	m.mu.Unlock()
 	err := m.restore(ctx, h)
 	failpoint.At("lease.clear.restored")
@@ -111,6 +115,7 @@ func (m *Manager) forget(ctx context.Context, h *held, state fault.State, by *Ho
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.fault.State = state
+	m.rememberEnd(h.fault.ID, state)
 	kind := "cleared"
 	if state == fault.Expired {
 		kind = "expired"
@@ -238,8 +243,45 @@ func (m *Manager) hasEnded(id string) bool {
 	return ours && err == nil && n > 0 && n <= m.nextID && m.held[id] == nil
 }
 
-// unknownFault names the faults that there are. The caller holds the lock.
+// pastEnd is how and when a fault ended.
+type pastEnd struct {
+	id    string
+	state fault.State
+	at    time.Time
+}
+
+// rememberEnd keeps the end of a fault for who asks later: of the last maxRequests, for
+// requestMemory. The caller holds the lock.
+func (m *Manager) rememberEnd(id string, s fault.State) {
+	m.ends = append(m.ends, pastEnd{id, s, time.Now()})
+	first := max(0, len(m.ends)-maxRequests)
+	for first < len(m.ends) && time.Since(m.ends[first].at) > requestMemory {
+		first++
+	}
+	m.ends = slices.Delete(m.ends, 0, first)
+}
+
+// endedFault is of a fault that has ended. It matches ErrUnknownFault and fs.ErrNotExist.
+type endedFault struct{ text string }
+
+func (e endedFault) Error() string { return e.text }
+func (e endedFault) Is(target error) bool {
+	return target == ErrUnknownFault || target == fs.ErrNotExist
+}
+
+// unknownFault says how a fault ended, or names those that there are. The caller holds the
+// lock.
 func (m *Manager) unknownFault(id string) error {
+	for _, e := range slices.Backward(m.ends) {
+		if e.id != id || time.Since(e.at) > requestMemory {
+			continue
+		}
+		verb := "was cleared"
+		if e.state == fault.Expired {
+			verb = "expired"
+		}
+		return endedFault{fmt.Sprintf("fault %s %s %s ago", id, verb, age(e.at))}
+	}
 	known := slices.Sorted(maps.Keys(m.held))
 	if len(known) == 0 {
 		return fmt.Errorf("%w %q: there are none", ErrUnknownFault, id)

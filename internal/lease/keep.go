@@ -116,6 +116,7 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 		h.fault.State = fault.Expired
 		m.publish("expired", h, nil)
 		m.remember(h.fault)
+		m.rememberEnd(kept.ID, fault.Expired)
 		m.mu.Unlock()
 		m.recordEnd(ctx, kept.ID, fault.Expired)
 		return h.fault, nil

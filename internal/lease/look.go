@@ -3,11 +3,14 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"netemd/internal/fault"
+	"netemd/qdisc"
 )
 
 // lookTime bounds one look at one fault: a hung proxy must not hold up the others.
@@ -82,7 +85,11 @@ func (m *Manager) look(ctx context.Context, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := h.fault.State
-	h.fault.State, h.fault.Counters, h.fault.CountersMissing, h.fault.Queued = now.state, now.counters, now.missing, now.queued
+	h.fault.State, h.fault.CountersMissing, h.fault.Queued = now.state, now.missing, now.queued
+	h.counted(now.counters)
+	if now.state != before || h.fault.Reason == "" { // an engine may say it once only
+		h.fault.Reason = now.reason
+	}
 	switch now.state {
 	case before:
 	case fault.Active:
@@ -96,6 +103,7 @@ func (m *Manager) look(ctx context.Context, id string) {
 // sight is what a look at a fault found.
 type sight struct {
 	state    fault.State
+	reason   string // of one that is not active
 	counters fault.Counters
 	missing  []string
 	queued   uint64
@@ -104,13 +112,13 @@ type sight struct {
 // count reads every slot of h. The error says that the kernel could not be asked;
 // the sight is then the one before. The caller holds the lane.
 func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
-	old := sight{h.fault.State, h.fault.Counters, h.fault.CountersMissing, h.fault.Queued}
+	old := sight{h.fault.State, h.fault.Reason, h.fault.Counters, h.fault.CountersMissing, h.fault.Queued}
 	now := sight{state: fault.Active}
 	for _, s := range h.slots {
 		same, err := m.compare(ctx, h, s, &now)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return sight{fault.Lost, old.counters, old.missing, 0}, nil
+			return sight{fault.Lost, s.gone(err), old.counters, old.missing, 0}, nil
 		case err != nil:
 			return old, err
 		case !same:
@@ -119,6 +127,38 @@ func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 	}
 	now.counters = h.carried.Add(now.counters.Since(h.base))
 	return now, nil
+}
+
+// gone says that what a slot was at is no more.
+func (s slot) gone(err error) string {
+	what := "the proxy of target " + s.proxy
+	if s.proxy == "" {
+		what = "the device " + s.place.Device
+		if s.place.Namespace != "" {
+			what += " in netns " + s.place.Namespace
+		}
+	}
+	return fmt.Sprintf("%s is gone: %s", what, err)
+}
+
+// counted takes over what h has counted since it began or was changed. The caller holds the
+// lock.
+func (h *held) counted(c fault.Counters) {
+	h.fault.Counters, h.fault.Total = c, h.past.Add(c)
+}
+
+// rebaseChanged is rebase of a fault that was changed: what it had counted before stays in its
+// total. The caller holds the lane.
+func (m *Manager) rebaseChanged(ctx context.Context, h *held) {
+	base, carried, seen := h.base, h.carried, h.fault.Counters
+	m.rebase(ctx, h)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if until := carried.Add(h.base.Since(base)); until.Seen >= seen.Seen && h.base.Seen > 0 {
+		seen = until // with what came since the last look
+	}
+	h.past = h.past.Add(seen)
+	h.fault.Total = h.past
 }
 
 // rebase lets h count from now on. The caller holds the lane. A rule counts from where it
@@ -147,7 +187,11 @@ func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (boo
 	on := m.at(s)
 	if s.proxy != "" {
 		got, err := m.cfg.Stream.Read(ctx, h.target)
-		return slices.Equal(got, fault.NormalizeToxics(toxicsOf(on))), err
+		same := slices.Equal(got, fault.NormalizeToxics(toxicsOf(on)))
+		if !same {
+			now.reason = "the proxy has other toxics"
+		}
+		return same, err
 	}
 	var st fault.Status
 	var inForce bool
@@ -167,8 +211,23 @@ func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (boo
 			now.missing = append(now.missing, name)
 		}
 	}
-	if s.rule != nil {
-		return inForce, nil
+	var want qdisc.Netem
+	var different []string
+	if s.rule == nil {
+		want = union(on)
+		different = want.Differences(st.Netem)
+		inForce = len(different) == 0
 	}
-	return len(union(on).Differences(st.Netem)) == 0, nil
+	if inForce {
+		return true, nil
+	}
+	now.reason = st.Reason
+	switch {
+	case now.reason != "":
+	case s.rule != nil || st.Netem.IsZero():
+		now.reason = fmt.Sprintf("nothing is in force at the %s any more", s.place)
+	default:
+		now.reason = fmt.Sprintf("%s is in force at the %s instead of %s (%s)", st.Netem, s.place, want, strings.Join(different, ", "))
+	}
+	return false, nil
 }

@@ -89,6 +89,7 @@ type Manager struct {
 	forgot   time.Time           // when the old ones among them were looked for last
 	settings map[string]settings // of paths, by their lanes
 	ended    []ended             // oldest first
+	ends     []pastEnd           // oldest first
 	// followers counts those of packets, by their owners.
 	followers map[string]int
 	// line are the Applies that wait, in the order in which they came.
@@ -115,6 +116,8 @@ type held struct {
 	// base is what its places had counted when the fault began or was changed, carried
 	// what it had counted at places that it left since.
 	base, carried fault.Counters
+	// past is what it had counted before it was changed.
+	past fault.Counters
 	// left is what a rule did at places that it has left.
 	left content.Log
 	// ending faults are no longer part of what is put into force.

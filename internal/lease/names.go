@@ -129,7 +129,8 @@ func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved 
 	m.rebase(ctx, h)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h.carried, h.fault.Counters = seen.counters, seen.counters
+	h.carried = seen.counters
+	h.counted(seen.counters)
 	return true, err
 }
 

@@ -163,7 +163,8 @@ func (m *Manager) reattach(ctx context.Context, h *held) (tried bool, err error)
 	m.notePlaces(h)
 	m.rebase(ctx, h)
 	m.mu.Lock()
-	h.carried, h.fault.Counters = before.fault.Counters, before.fault.Counters
+	h.carried = before.fault.Counters
+	h.counted(before.fault.Counters)
 	m.mu.Unlock()
 	m.recordAsIs(ctx, h)
 	failpoint.At("lease.repair.recorded")

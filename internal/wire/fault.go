@@ -225,10 +225,7 @@ func Fault(f fault.Fault) *netemv1.Fault {
 		EngineReason: f.EngineReason, Placement: f.Placement, Warnings: f.Warnings, CountersMissing: f.CountersMissing,
 		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires), Offloads: offloads(f.Offloads),
 		QueuedPackets: f.Queued, HoldToken: f.Token,
-		Counters: &netemv1.Counters{
-			Seen: f.Counters.Seen, Lost: f.Counters.Lost, Overflow: f.Counters.Overflow, Late: f.Counters.Late, Refused: f.Counters.Refused, Delayed: f.Counters.Delayed,
-			Duplicated: f.Counters.Duplicated, Reordered: f.Counters.Reordered, Corrupted: f.Counters.Corrupted, Opened: f.Counters.Opened,
-		},
+		Reason: f.Reason, Counters: counters(f.Counters), Total: counters(f.Total),
 	}
 }
 
@@ -250,12 +247,22 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 	if f.Engine, err = engines.fromProto("engine", m.GetEngine()); err != nil {
 		return f, err
 	}
-	c := m.GetCounters()
-	f.Counters = fault.Counters{
+	f.Reason, f.Counters, f.Total = m.GetReason(), countersOf(m.GetCounters()), countersOf(m.GetTotal())
+	return f, nil
+}
+
+func counters(c fault.Counters) *netemv1.Counters {
+	return &netemv1.Counters{
+		Seen: c.Seen, Lost: c.Lost, Overflow: c.Overflow, Late: c.Late, Refused: c.Refused, Delayed: c.Delayed,
+		Duplicated: c.Duplicated, Reordered: c.Reordered, Corrupted: c.Corrupted, Opened: c.Opened,
+	}
+}
+
+func countersOf(c *netemv1.Counters) fault.Counters {
+	return fault.Counters{
 		Seen: c.GetSeen(), Lost: c.GetLost(), Overflow: c.GetOverflow(), Late: c.GetLate(), Refused: c.GetRefused(), Delayed: c.GetDelayed(),
 		Duplicated: c.GetDuplicated(), Reordered: c.GetReordered(), Corrupted: c.GetCorrupted(), Opened: c.GetOpened(),
 	}
-	return f, nil
 }
 
 // Faults translates a list.

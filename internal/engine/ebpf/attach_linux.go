@@ -93,7 +93,7 @@ func (t *tcx) attached() error {
 		return err
 	}
 	if x := info.TCX(); x == nil || x.Ifindex == 0 {
-		return fmt.Errorf("tcx link %d: %w", info.ID, fs.ErrNotExist)
+		return fmt.Errorf("the program was detached: tcx link %d: %w", info.ID, fs.ErrNotExist)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (f *filter) attached() error {
 				return nil
 			}
 		}
-		return fmt.Errorf("cls_bpf filter %#x: %w", f.filter.Handle, fs.ErrNotExist)
+		return fmt.Errorf("the program was detached: cls_bpf filter %#x: %w", f.filter.Handle, fs.ErrNotExist)
 	})
 }
 

@@ -75,6 +75,7 @@ func (e *Engine) ReadContent(ctx context.Context, p target.Place, r content.Rule
 	e.mu.Lock()
 	pl := e.places[contentKey(p, r)]
 	e.mu.Unlock()
+	why := ""
 	if pl != nil {
 		st, inForce, err := pl.readRule()
 		if err == nil {
@@ -84,15 +85,13 @@ func (e *Engine) ReadContent(ctx context.Context, p target.Place, r content.Rule
 			return fault.Status{}, false, fmt.Errorf("ebpf read: %s: %s: %w", p, r, err)
 		}
 		e.forget(pl)
+		why = err.Error()
 	}
-	err := inside(ctx, p.Namespace, func() error {
-		_, err := device(p.Index)
-		return err
-	})
+	err := there(ctx, p)
 	if err != nil {
 		err = fmt.Errorf("ebpf read: %s: %s: %w", p, r, err)
 	}
-	return fault.Status{}, false, err
+	return fault.Status{Reason: why}, false, err
 }
 
 // ContentLog returns the packets that r chose at p, also for 10 minutes after it was

@@ -153,17 +153,16 @@ func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error)
 	e.mu.Lock()
 	pl := e.places[p.Key()]
 	e.mu.Unlock()
+	why := ""
 	if pl != nil {
 		st, err := pl.read()
 		if !errors.Is(err, errDisarmed) {
 			return st, err
 		}
 		e.forget(pl)
+		why = err.Error()
 	}
-	return fault.Status{}, inside(ctx, p.Namespace, func() error {
-		_, err := device(p.Index)
-		return err
-	})
+	return fault.Status{Reason: why}, there(ctx, p)
 }
 
 // Clear takes the impairment at p away. No packet is lost by it: those in the queue

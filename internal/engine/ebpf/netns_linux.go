@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/target"
 	"netemd/namespaces"
 )
 
@@ -48,6 +49,18 @@ func identify(name string) (identity, error) {
 // inside runs f in the namespace that has this name now.
 func inside(ctx context.Context, name string, f func() error) error {
 	return namespaces.Within(name, func(s *namespaces.Session) error { return s.Do(ctx, f) })
+}
+
+// there looks whether the device of p is where it was: in another namespace of the name, even
+// under the same index, it is another one. The error is fs.ErrNotExist when it is gone.
+func there(ctx context.Context, p target.Place) error {
+	if err := meant(p.Namespace, p.Cookie); err != nil {
+		return err
+	}
+	return inside(ctx, p.Namespace, func() error {
+		_, err := device(p.Index)
+		return err
+	})
 }
 
 // device finds a link by index in the calling thread's namespace. The error is

@@ -305,7 +305,7 @@ func (e *Engine) readDetour(c *conn, d *device, p target.Place) (fault.Status, e
 	}
 	x, err := e.known(c, d, p)
 	if x == nil || err != nil {
-		return fault.Status{}, err
+		return fault.Status{Reason: "the ifb of the fault is gone"}, err
 	}
 	s, whole, err := e.whole(c, x)
 	if err != nil {
@@ -321,6 +321,16 @@ func (e *Engine) readDetour(c *conn, d *device, p target.Place) (fault.Status, e
 	status := x.root.status(s)
 	if !leads || !whole || s.Other != nil {
 		status.Netem = qdisc.Netem{} // not what was asked for
+		switch {
+		case !found:
+			status.Reason = "the program or filter of the fault was detached"
+		case !whole:
+			status.Reason = "the ifb of the fault, or its root qdisc, was taken away or set down"
+		case s.Other != nil:
+			status.Reason = fmt.Sprintf("another qdisc is there: %v", s.Other)
+		default:
+			status.Reason = "the program or filter of the fault was changed"
+		}
 	}
 	if found && !whole { // what is sent to an ifb that is gone or down is lost
 		e.log.Warn("netem: somebody took away the ifb of a fault, or its root; its flow passes unimpaired", "place", p.String(), "ifb", x.ifb.name)

@@ -116,6 +116,9 @@ func (r *root) restore(c roots, d qdisc.Device, p target.Place, from qdisc.State
 // status is what is in force by the root's state s, with its counters.
 func (r *root) status(s qdisc.State) fault.Status {
 	status := fault.Status{Counters: r.tally.sum}
+	if !s.Ours() {
+		status.Reason = fmt.Sprintf("another qdisc is there: %v", s)
+	}
 	if !s.Ours() || s.Netem.IsZero() {
 		return status
 	}
