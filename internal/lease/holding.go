@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"netemd/internal/fault"
 	"netemd/internal/target"
@@ -44,6 +45,9 @@ func (m *Manager) Held(ctx context.Context, id string) (Holding, error) {
 	places := h.places()
 	slots := h.slots
 	m.mu.Unlock()
+	if len(places) == 0 && holding.Fault.Spec.OnPackets() {
+		return Holding{}, fmt.Errorf("fault %s is lost (%s): %w", id, holding.Fault.Reason, fs.ErrNotExist)
+	}
 	if len(places) == 0 {
 		return Holding{}, fmt.Errorf("fault %s has no packets that could be looked at, it is one of streams: %w", id, errors.ErrUnsupported)
 	}

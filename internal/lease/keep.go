@@ -95,7 +95,8 @@ func (m *Manager) claimEnd(h *held) error {
 
 // Restore puts back a fault that another life of the agent kept, under the same id and
 // request id, and with the time that it has left. One whose time is over by now is told as
-// expired, and is no error.
+// expired, and is no error. One that cannot be put back is an error, and is listed as lost,
+// with the reason, until its time is over: a repair may bring it back.
 func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, error) {
 	failpoint.At("lease.restore.begin")
 	if kept.ID == "" {
@@ -123,6 +124,7 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 	}
 	m.mu.Unlock()
 	if err := m.apply(ctx, h, &waiter{began: time.Now()}, false); err != nil {
+		m.listLost(kept, err)
 		return fault.Fault{}, fmt.Errorf("restore %s: %w", kept.ID, err)
 	}
 	failpoint.At("lease.restore.done")
@@ -131,3 +133,27 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 	m.remember(h.fault)
 	return h.fault, nil
 }
+
+// listLost takes a fault of another life into the books that could not be put back: nothing of
+// it is in the kernel, and it is nowhere until it is repaired.
+func (m *Manager) listLost(kept fault.Fault, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.held[kept.ID] != nil { // what could not be undone is tried to be ended
+		return
+	}
+	h := &held{whole: true, fault: fault.Fault{
+		ID: kept.ID, Spec: kept.Spec, State: fault.Lost, Reason: "it could not be put back after a restart: " + why.Error(),
+		Engine: kept.Engine, EngineReason: kept.EngineReason, Placement: kept.Placement, Applied: kept.Applied, Expires: kept.Expires,
+	}}
+	h.fault.Spec.Wait = 0
+	h.fault.Warnings = h.warnings()
+	m.held[kept.ID] = h
+	m.order = append(m.order, h)
+	m.schedule(h)
+	m.remember(h.fault)
+	m.publish("lost", h, nil)
+}
+
+// nowhere says that h is at no place, since it could not be put back.
+func (h *held) nowhere() bool { return len(h.slots) == 0 }

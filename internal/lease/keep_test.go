@@ -108,8 +108,20 @@ func TestRestoreThatFails(t *testing.T) {
 		t.Errorf("%v, want %v", err, errBroken)
 	}
 	e.failSets(nil)
-	if len(m.List(t.Context())) > 0 || len(e.inForce()) > 0 {
+	if len(e.inForce()) > 0 {
 		t.Errorf("left: %v", e.inForce())
+	}
+	if all := m.List(t.Context()); len(all) != 1 || all[0].State != fault.Lost || !strings.Contains(all[0].Reason, "put back after a restart: broken") {
+		t.Errorf("listed: %+v", all)
+	}
+	if _, err := m.Held(t.Context(), f.ID); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("verified: %v", err)
+	}
+	if _, err := m.Change(t.Context(), f.ID, "uid 0", 0, qdisc.Patch{Loss: new(qdisc.Percent(3))}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("changed: %v", err)
+	}
+	if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, "uid 0"); err != nil {
+		t.Errorf("clear: %v", err)
 	}
 	if _, err := m.Restore(t.Context(), f); err != nil {
 		t.Errorf("once more: %v", err)
@@ -185,4 +197,34 @@ func TestNoHolderAfterKeep(t *testing.T) {
 	if _, err := m.Resume(t.Context(), h.ID(), h.Token(), "uid 0"); err == nil || err.Error() != "resume: the agent is shutting down" {
 		t.Errorf("a resume: %v", err)
 	}
+}
+
+// A fault that could not be put back at the start is put back when that can be done, where it
+// is to be repaired, and ends with its time.
+func TestRestoreIsRepaired(t *testing.T) {
+	repaired(t, func(t *testing.T, e *fakeEngine, m *Manager, host *movingHost) {
+		host.move(e, 0)
+		f := fault.Fault{ID: "zzz1", Spec: mendingSpec(on("80")), Applied: time.Now(), Expires: time.Now().Add(time.Minute)}
+		other := fault.Fault{ID: "zzz2", Spec: on("81"), Applied: time.Now(), Expires: time.Now().Add(20 * time.Second)}
+		for _, kept := range []fault.Fault{f, other} {
+			if _, err := m.Restore(t.Context(), kept); err == nil {
+				t.Fatalf("restored without its device")
+			}
+		}
+		after(3 * time.Second)
+		for _, got := range m.List(t.Context()) {
+			if got.State != fault.Lost || got.Reason == "" {
+				t.Errorf("%s is %s: %q", got.ID, got.State, got.Reason)
+			}
+		}
+		host.move(e, 20)
+		after(3 * time.Second)
+		if got, err := m.Get(t.Context(), f.ID); err != nil || got.State != fault.Active || got.Reason != "" || got.Engine != fault.EBPF || len(e.inForce()) == 0 {
+			t.Errorf("%+v, %v; in force %v", got, err, e.inForce())
+		}
+		after(20 * time.Second)
+		if _, err := m.Get(t.Context(), other.ID); !errors.Is(err, ErrUnknownFault) {
+			t.Errorf("outlived its time: %v", err)
+		}
+	})
 }

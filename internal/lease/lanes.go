@@ -95,6 +95,9 @@ func (h *held) lanes() []string {
 		return []string{streamLane(s.Target)}
 	}
 	var keys []string
+	if h.nowhere() {
+		keys = append(keys, "1 fault "+h.fault.ID)
+	}
 	if s.Selector == nil {
 		keys = append(keys, packetLane(s.Target))
 	}

@@ -113,6 +113,9 @@ type sight struct {
 // the sight is then the one before. The caller holds the lane.
 func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 	old := sight{h.fault.State, h.fault.Reason, h.fault.Counters, h.fault.CountersMissing, h.fault.Queued}
+	if h.nowhere() {
+		return old, nil
+	}
 	now := sight{state: fault.Active}
 	for _, s := range h.slots {
 		same, err := m.compare(ctx, h, s, &now)

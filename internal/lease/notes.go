@@ -44,7 +44,9 @@ func (h *held) warnings() []string {
 		} else {
 			w = h.fault.Spec.Packet.Warnings()
 		}
-		if p := h.slots[0].place; h.fault.Engine == fault.Netem && p.Owned && !p.Match.Whole() {
+		if h.nowhere() {
+			w = slices.Clone(w)
+		} else if p := h.slots[0].place; h.fault.Engine == fault.Netem && p.Owned && !p.Match.Whole() {
 			w = append(w, fmt.Sprintf("netem on the lab's wire impairs every packet on that link, not only those of %s", h.fault.Spec.TargetName()))
 		}
 		if s := superPackets(h.fault); s != "" {

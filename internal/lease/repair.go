@@ -220,6 +220,11 @@ func (m *Manager) mayReattach(ctx context.Context, h, after *held) error {
 			return err
 		}
 	}
+	if h.nowhere() { // which engine it had says nothing about this life
+		if err := m.chooseEngine(ctx, after); err != nil {
+			return err
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.order {
@@ -229,7 +234,7 @@ func (m *Manager) mayReattach(ctx context.Context, h, after *held) error {
 		if err := conflict(after, other); err != nil {
 			return err
 		}
-		if other.isPacket() && sharesSlot(after, other) && other.fault.Engine != h.fault.Engine {
+		if other.isPacket() && sharesSlot(after, other) && other.fault.Engine != after.fault.Engine {
 			return fmt.Errorf("%w: engine %s carries %s at the same place", fault.ErrConflict, other.fault.Engine, other.describe())
 		}
 	}
