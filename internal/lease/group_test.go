@@ -81,7 +81,7 @@ func TestHeldFaultIsItsCommandsAlone(t *testing.T) {
 			t.Errorf("waited: %v", err)
 		}
 		waiting.Wait = 2 * time.Second
-		a = hold(t, m, s)
+		_ = hold(t, m, s)
 		_, err = m.Apply(t.Context(), waiting)
 		if hint := conflicts(t, err, "waited 2s", "held by uid 0"); hint != "" {
 			t.Errorf("after waiting the hint is %q", hint)
