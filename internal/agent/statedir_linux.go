@@ -85,12 +85,12 @@ func checkAbove(dir string) error {
 
 // resolvedAbove is the folder without symbolic links that dir is in, or is going to be made in.
 func resolvedAbove(dir string) string {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return filepath.Dir(real)
+	if path, err := filepath.EvalSymlinks(dir); err == nil {
+		return filepath.Dir(path)
 	}
 	for above := filepath.Dir(dir); ; above = filepath.Dir(above) {
-		if real, err := filepath.EvalSymlinks(above); err == nil || above == filepath.Dir(above) {
-			return real
+		if path, err := filepath.EvalSymlinks(above); err == nil || above == filepath.Dir(above) {
+			return path
 		}
 	}
 }

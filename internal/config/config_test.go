@@ -205,7 +205,7 @@ func TestExplain(t *testing.T) {
 	if got == nil || got.Error() != want || !errors.Is(got, other) || !errors.Is(got, qdisc.ErrInvalid) {
 		t.Errorf("%v, want %s", got, want)
 	}
-	if f.Explain(other) != other || f.Explain(nil) != nil {
+	if got := f.Explain(other); !errors.Is(got, other) || got.Error() != other.Error() || f.Explain(nil) != nil {
 		t.Error("what is no mistake was made one")
 	}
 	got = File{Config: Default()}.Explain(&qdisc.FieldError{Field: "audit.path", Value: "/x", Why: "is a folder", Want: "a file"})

@@ -198,9 +198,8 @@ func (v visit) Visit(n ast.Node) ast.Visitor { v(n); return v }
 // syntax says an error of the library in one line.
 func syntax(err error) *Mistake {
 	m := &Mistake{Key: whole, Wrong: "is not YAML", Want: "KEY: VALUE in each line, with spaces and no tabs before it"}
-	var e yaml.Error
 	message := err.Error()
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[yaml.Error](err); ok {
 		message = e.GetMessage()
 		m.at(e.GetToken())
 	}

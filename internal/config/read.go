@@ -29,7 +29,7 @@ func (r *reader) read(key string, n ast.Node, v reflect.Value) {
 		r.refuse(key, "", "is empty", form(key, v.Type()))
 		return
 	}
-	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
+	_, isText := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr())
 	switch {
 	case !isText && v.Kind() == reflect.Struct:
 		r.mapping(key, n, v)
@@ -104,7 +104,7 @@ var errKind = errors.New("of another kind")
 // which YAML this is: 010 would be 8 in one and 10 in another, and yes would be true.
 func set(v reflect.Value, n ast.ScalarNode) error {
 	s := text(n)
-	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if t, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return t.UnmarshalText([]byte(s))
 	}
 	switch v.Kind() {
