@@ -75,7 +75,6 @@ func (e *Engine) ReadContent(ctx context.Context, p target.Place, r content.Rule
 	e.mu.Lock()
 	pl := e.places[contentKey(p, r)]
 	e.mu.Unlock()
-	why := ""
 	if pl != nil {
 		st, inForce, err := pl.readRule()
 		if err == nil {
@@ -84,14 +83,13 @@ func (e *Engine) ReadContent(ctx context.Context, p target.Place, r content.Rule
 		if !errors.Is(err, errDisarmed) {
 			return fault.Status{}, false, fmt.Errorf("ebpf read: %s: %s: %w", p, r, err)
 		}
-		e.forget(pl)
-		why = err.Error()
+		e.forgetFor(pl, err)
 	}
 	err := there(ctx, p)
 	if err != nil {
 		err = fmt.Errorf("ebpf read: %s: %s: %w", p, r, err)
 	}
-	return fault.Status{Reason: why}, false, err
+	return e.reason(contentKey(p, r)), false, err
 }
 
 // ContentLog returns the packets that r chose at p, also for 10 minutes after it was
@@ -139,6 +137,7 @@ func (e *Engine) ruleLog(p target.Place, r content.Rule) (*ruleLog, error) {
 func (e *Engine) ClearContent(_ context.Context, p target.Place, r content.Rule) error {
 	e.mu.Lock()
 	pl := e.places[contentKey(p, r)]
+	delete(e.reasons, contentKey(p, r))
 	e.mu.Unlock()
 	if pl != nil {
 		e.leave(pl)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,11 +47,13 @@ type Engine struct {
 	mu     sync.Mutex
 	closed bool
 	places map[string]*place
-	hooks  map[hookKey]*hook
-	last   uint32 // the last hook's number
-	ring   *ring  // nil until a content rule needs it
-	rules  uint32 // the last content rule's number
-	logs   map[string]*ruleLog
+	// reasons say why places were forgotten, until they are set or cleared.
+	reasons map[string]string
+	hooks   map[hookKey]*hook
+	last    uint32 // the last hook's number
+	ring    *ring  // nil until a content rule needs it
+	rules   uint32 // the last content rule's number
+	logs    map[string]*ruleLog
 
 	// closing ends what the background waits for.
 	closing    chan struct{}
@@ -65,9 +68,9 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{
 		log:    cfg.Log,
 		attach: attacher{legacy: cfg.Clsact, made: map[clsact]bool{}},
-		places: map[string]*place{},
-		hooks:  map[hookKey]*hook{},
-		logs:   map[string]*ruleLog{},
+		places: map[string]*place{}, reasons: map[string]string{},
+		hooks: map[hookKey]*hook{},
+		logs:  map[string]*ruleLog{},
 
 		closing: make(chan struct{}),
 		parting: make(chan struct{}, maxParting),
@@ -153,16 +156,31 @@ func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error)
 	e.mu.Lock()
 	pl := e.places[p.Key()]
 	e.mu.Unlock()
-	why := ""
 	if pl != nil {
 		st, err := pl.read()
 		if !errors.Is(err, errDisarmed) {
 			return st, err
 		}
-		e.forget(pl)
-		why = err.Error()
+		e.forgetFor(pl, err)
 	}
-	return fault.Status{Reason: why}, there(ctx, p)
+	return e.reason(p.Key()), there(ctx, p)
+}
+
+// forgetFor forgets a place that is no longer armed, and remembers why.
+func (e *Engine) forgetFor(pl *place, why error) {
+	e.mu.Lock()
+	if e.places[pl.key] == pl {
+		e.reasons[pl.key] = strings.TrimPrefix(why.Error(), errDisarmed.Error()+": ")
+	}
+	e.mu.Unlock()
+	e.forget(pl)
+}
+
+// reason is the status of a place that is not armed.
+func (e *Engine) reason(key string) fault.Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return fault.Status{Reason: e.reasons[key]}
 }
 
 // Clear takes the impairment at p away. No packet is lost by it: those in the queue
@@ -174,6 +192,7 @@ func (e *Engine) read(ctx context.Context, p target.Place) (fault.Status, error)
 func (e *Engine) Clear(_ context.Context, p target.Place) error {
 	e.mu.Lock()
 	pl := e.places[p.Key()]
+	delete(e.reasons, p.Key())
 	e.mu.Unlock()
 	if pl == nil {
 		return nil
@@ -283,6 +302,7 @@ func (e *Engine) newPlace(key string, p target.Place) (*place, error) {
 		e.hooks[at] = h
 	}
 	h.places++
+	delete(e.reasons, key)
 	pl := &place{e: e, at: p, key: key, hook: h}
 	e.places[key] = pl
 	return pl, nil
@@ -320,7 +340,7 @@ func (e *Engine) lose(pl *place) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed { // otherwise Close sees to it
-		e.background.Go(func() { e.forget(pl) })
+		e.background.Go(func() { e.forgetFor(pl, errQueueLost) })
 	}
 }
 

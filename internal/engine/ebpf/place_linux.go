@@ -228,8 +228,9 @@ func linkHeader(link netlink.Link) (int, error) {
 	}
 }
 
-// check reports errDisarmed when the program is no longer on the device, or the
-// namespace's name now stands for another one.
+// check reports errDisarmed when the program is no longer on the device, the namespace's
+// name now stands for another one, or the TAP no longer takes packets. Without the place
+// they pass: what somebody did to the TAP shall not be an outage.
 func (pl *place) check() error {
 	id, err := identify(pl.at.Namespace)
 	if err == nil && id != pl.netns {
@@ -241,7 +242,7 @@ func (pl *place) check() error {
 	if err == nil && pl.queue != nil {
 		err = pl.queue.alive()
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errTAP) {
 		return fmt.Errorf("%w: %w", errDisarmed, err)
 	}
 	return err

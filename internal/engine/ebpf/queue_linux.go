@@ -209,13 +209,17 @@ func (q *queue) wake() {
 	_, _ = unix.Write(q.event, one[:]) // full means that it is awake already
 }
 
-// alive is fs.ErrNotExist when the thread has found the device gone.
+// alive is fs.ErrNotExist when the thread has found the device gone, and errTAP when what
+// is diverted does not get to it.
 func (q *queue) alive() error {
 	if q.lost.Load() {
-		return fmt.Errorf("the queue's device: %w", fs.ErrNotExist)
+		return errQueueLost
 	}
-	return nil
+	return q.tap.takes()
 }
+
+// errQueueLost is of a queue whose thread has ended by itself.
+var errQueueLost = fmt.Errorf("the device, its namespace, or netemd's own device of the queue: %w", fs.ErrNotExist)
 
 // drain lets the thread end, at once when nothing waits. Nothing must be diverted
 // any more.

@@ -119,6 +119,33 @@ const (
 	tunTSOECN = 0x08
 )
 
+// errTAP says that somebody did something to a TAP by which it takes no packets.
+var errTAP = errors.New("netemd's own device of the queue")
+
+// takes is errTAP unless the TAP is up, in the namespace where it was made. Another name
+// does no harm: packets are sent to its index.
+func (t *tap) takes() error {
+	ifr, err := unix.NewIfreq("-")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint32(uint32(t.index))
+	// The socket is of that namespace.
+	if err := unix.IoctlIfreq(t.counters.fd, unix.SIOCGIFNAME, ifr); err != nil {
+		return fmt.Errorf("%w, index %d: %w", errTAP, t.index, err)
+	}
+	if ifr, err = unix.NewIfreq(ifr.Name()); err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(t.counters.fd, unix.SIOCGIFFLAGS, ifr); err != nil {
+		return fmt.Errorf("%w, %s: %w", errTAP, ifr.Name(), err)
+	}
+	if ifr.Uint16()&unix.IFF_UP == 0 {
+		return fmt.Errorf("%w, %s, is down", errTAP, ifr.Name())
+	}
+	return nil
+}
+
 // dropped counts the packets that found the TAP full.
 func (t *tap) dropped() (uint64, error) {
 	n, err := t.counters.txDropped(t.index)
