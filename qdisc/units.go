@@ -25,9 +25,11 @@ const MaxRate Rate = 12_500_000_000_000
 const MaxBytes Bytes = 1_000_000_000_000_000
 
 const (
-	wantPercent  = "a percentage from 0% to 100%, such as 20% or 0.1%"
-	wantRate     = "a rate from 8bit to 100tbit, such as 10mbit (bits per second) or 1MBps (bytes per second)"
-	wantBytes    = "an amount from 0B to 1000TB, such as 1500B, 64kB or 64KiB"
+	wantPercent = "a percentage from 0% to 100%, such as 20% or 0.1%"
+	wantRate    = "a rate from 8bit to 100tbit, such as 10mbit (bits per second) or 1MBps (bytes per second)"
+	wantBytes   = "an amount from 0B to 1000TB, such as 1500B, 64kB or 64KiB"
+	// wantLess is of a duration that is one, but longer than time.Duration holds.
+	wantLess     = "a duration of at most 2562047h"
 	wantDuration = "a duration of 0s or more with its unit, such as 100ms, 1.5s or 10m"
 	wantShape    = "uniform, normal, pareto, paretonormal or custom"
 )
@@ -89,10 +91,24 @@ func ParseDuration(s string) (time.Duration, error) {
 	bare := s == "" || s[len(s)-1] >= '0' && s[len(s)-1] <= '9'
 	signed := s != "" && (s[0] == '+' || s[0] == '-')
 	cut := d == 0 && strings.ContainsAny(s, "123456789")
+	if err != nil && !bare && !signed && tooLong(s) {
+		return 0, &FieldError{Value: s, Want: wantLess}
+	}
 	if err != nil || bare || signed || cut {
 		return 0, &FieldError{Value: s, Want: wantDuration}
 	}
 	return d, nil
+}
+
+// tooLong reports whether s, which time.ParseDuration refuses, has its form.
+func tooLong(s string) bool {
+	_, err := time.ParseDuration(strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return '0'
+		}
+		return r
+	}, s))
+	return err == nil
 }
 
 // FormatDuration is the short ASCII text of d that ParseDuration reads back:

@@ -140,9 +140,16 @@ func TestParseDuration(t *testing.T) {
 			t.Errorf("%q reads back as %v, %v", want.text, back, err)
 		}
 	}
-	for _, in := range []string{"", "0", "5", "0.5", "100", "-5ms", "+5ms", "-0s", "1,5s", "NaNs", "Infs", "5 ms", "5sec", "ms", "0.1ns", "1d", "300000000h", "5MS"} {
+	for _, in := range []string{"", "0", "5", "0.5", "100", "-5ms", "+5ms", "-0s", "1,5s", "NaNs", "Infs", "5 ms", "5sec", "ms", "0.1ns", "1d", "5MS"} {
 		d, err := ParseDuration(in)
 		refused(t, in, d, err, "100ms")
+	}
+	for _, in := range []string{"300000000h", "9999999999999h", "2562047h47m99999999s", "999999999999999999999s"} {
+		d, err := ParseDuration(in)
+		refused(t, in, d, err, "at most 2562047h")
+	}
+	if d, err := ParseDuration("2562047h"); err != nil || d != 2562047*time.Hour {
+		t.Errorf("the longest: %v, %v", d, err)
 	}
 }
 

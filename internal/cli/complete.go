@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"netemd/internal/lab"
+	"netemd/internal/target"
 )
 
 // completionTime bounds what the shell waits for when it completes a name.
@@ -57,6 +59,7 @@ func (a *app) targetNames(ctx context.Context) []string {
 func (a *app) completeDevices(cmd *cobra.Command, namespace *string) {
 	_ = cmd.RegisterFlagCompletionFunc("dev", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		names, _ := a.env.Devices(*namespace)
+		names = slices.DeleteFunc(names, target.Ours)
 		return beginning(names, typed), cobra.ShellCompDirectiveNoFileComp
 	})
 	_ = cmd.RegisterFlagCompletionFunc("netns", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {

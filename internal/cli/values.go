@@ -168,7 +168,7 @@ func unsigned[T uint32 | uint64](bits int, least T) func(string) (T, error) {
 // positive is a duration above 0 s.
 func positive(s string) (time.Duration, error) {
 	d, err := qdisc.ParseDuration(s)
-	if err == nil && d == 0 || zero(s) {
+	if err == nil && d == 0 || zero(s) || err != nil && strings.HasPrefix(s, "-") {
 		return 0, &qdisc.FieldError{Value: s, Want: "a duration above 0s, such as 5s"}
 	}
 	return d, err

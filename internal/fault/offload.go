@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -19,11 +18,12 @@ type Offload struct {
 	Off []string
 }
 
-// FeatureNames says ethtool's features by the short names that people know, and how
-// many others there are: "gso, tso, 9 others".
+// FeatureNames says ethtool's features by the short names that people know, and whether
+// there are others: "gso, tso, others". How many does not matter, and differs from list to
+// list of one fault, as of what is on and of what matters of that.
 func FeatureNames(names []string) string {
 	var known []string
-	others := 0
+	others := false
 	for _, n := range names {
 		short := ""
 		switch {
@@ -40,16 +40,13 @@ func FeatureNames(names []string) string {
 		}
 		switch {
 		case short == "":
-			others++
+			others = true
 		case !slices.Contains(known, short):
 			known = append(known, short)
 		}
 	}
-	switch {
-	case others == 1:
-		known = append(known, "1 other")
-	case others > 1:
-		known = append(known, fmt.Sprintf("%d others", others))
+	if others {
+		known = append(known, "others")
 	}
 	return strings.Join(known, ", ")
 }

@@ -7,8 +7,8 @@ func TestFeatureNames(t *testing.T) {
 		"":              nil,
 		"tso, gso":      {"tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation"},
 		"uso, gro, lro": {"tx-udp-segmentation", "rx-gro", "rx-gro-list", "rx-lro"},
-		"tso, 1 other":  {"tx-sctp-segmentation", "tx-tcp-segmentation"},
-		"2 others":      {"tx-gre-segmentation", "tx-sctp-segmentation"},
+		"tso, others":   {"tx-sctp-segmentation", "tx-tcp-segmentation"},
+		"others":        {"tx-gre-segmentation", "tx-sctp-segmentation"},
 	} {
 		if got := FeatureNames(names); got != want {
 			t.Errorf("%v: %q, want %q", names, got, want)

@@ -108,7 +108,9 @@ func device(links *netlink.Handle, s Selector) (netlink.Link, error) {
 	}
 	var names []string
 	for _, l := range all {
-		names = append(names, l.Attrs().Name)
+		if !Ours(l.Attrs().Name) {
+			names = append(names, l.Attrs().Name)
+		}
 	}
 	where := "here"
 	if s.Namespace != "" {

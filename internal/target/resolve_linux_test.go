@@ -35,6 +35,10 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	err = namespaces.CreateVeth(namespaces.VethEnd{Namespace: a, Name: "netemq0"}, namespaces.VethEnd{Namespace: b, Name: "ntm0123456789a"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	n, err := namespaces.Open(a)
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +69,11 @@ func TestResolve(t *testing.T) {
 	_, err = Resolve(t.Context(), Selector{Namespace: a, Device: "eth7"}, nil)
 	if !errors.As(err, &field) || field.Field != "dev" || !strings.Contains(field.Want, "lo, v0") {
 		t.Errorf("unknown device: %v, want the devices that there are", err)
+	}
+	for _, ns := range []string{a, b} {
+		if _, err := Resolve(t.Context(), Selector{Namespace: ns, Device: "eth7"}, nil); err == nil || strings.Contains(err.Error(), "netemq0") || strings.Contains(err.Error(), "ntm") {
+			t.Errorf("unknown device: %v offers netemd's own", err)
+		}
 	}
 	_, err = Resolve(t.Context(), Selector{Namespace: name("none"), Device: "v0"}, nil)
 	if !errors.As(err, &field) || field.Field != "netns" {
