@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -105,6 +106,7 @@ type Agent struct {
 	health    *health.Server
 	listeners []net.Listener
 	stopping  chan struct{}
+	closing   atomic.Bool // since Close began; its clears come before stopping
 	// background are the goroutines that end with the leases.
 	background sync.WaitGroup
 	// ready says that the start succeeded: from then on what is here is this agent's

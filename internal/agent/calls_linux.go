@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -217,7 +218,7 @@ func (a *Agent) ended(c *call, panicked any, err error) error {
 		a.refuseCall(c, err)
 		return st
 	case err != nil:
-		a.cfg.Log.Warn("call failed", "method", c.method, "by", c.peer.owner, "err", err)
+		a.cfg.Log.Log(context.Background(), failureLevel(err), "call failed", "method", c.method, "by", c.peer.owner, "err", err)
 	case changes[c.verb]:
 		a.cfg.Log.Info("call", "method", c.method, "by", c.peer.owner)
 	default:
@@ -227,6 +228,15 @@ func (a *Agent) ended(c *call, panicked any, err error) error {
 		a.record(c, err)
 	}
 	return st
+}
+
+// failureLevel is how a call's error is logged: who asked went away, as every holder does
+// in the end, or came second, which is nothing that the agent's operator has to look at.
+func failureLevel(err error) slog.Level {
+	if status.Code(statusOf(err)) == codes.Canceled || errors.Is(err, fault.ErrConflict) {
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
 }
 
 // statusOf makes a status of an error; of gRPC's own, as of a request that is too large, what

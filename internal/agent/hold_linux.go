@@ -40,7 +40,7 @@ func (s faultsServer) Hold(stream holdStream) error {
 	if err := tell(stream, hold, hold.Fault(), kind, ""); err != nil {
 		return err
 	}
-	err = serveHold(stream, hold)
+	err = s.serveHold(stream, hold)
 	if errors.Is(err, errLeft) {
 		grace, err = 0, nil
 	}
@@ -77,7 +77,7 @@ func (s faultsServer) beginHold(stream holdStream, first *netemv1.HoldRequest) (
 var errLeft = errors.New("the client left")
 
 // serveHold answers until the fault has ended, another client has it, or this one is gone.
-func serveHold(stream holdStream, hold *lease.Hold) error {
+func (s faultsServer) serveHold(stream holdStream, hold *lease.Hold) error {
 	ctx := stream.Context()
 	requests, gone := make(chan *netemv1.HoldRequest), make(chan error, 1)
 	go func() {
@@ -100,7 +100,11 @@ func serveHold(stream holdStream, hold *lease.Hold) error {
 			if !ok {
 				return hold.Err()
 			}
-			if err := tell(stream, hold, e.Fault, e.Kind, ""); err != nil {
+			detail := ""
+			if e.Kind == "cleared" && s.a.closing.Load() {
+				detail = errStopping.Error()
+			}
+			if err := tell(stream, hold, e.Fault, e.Kind, detail); err != nil {
 				return err
 			}
 		case m := <-requests:

@@ -3,15 +3,21 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	"netemd/internal/client"
 	"netemd/internal/fault"
+	"netemd/internal/testenv"
 	"netemd/qdisc"
 )
 
@@ -79,6 +85,63 @@ func TestHolderIsSilent(t *testing.T) {
 	})
 	if f, err := h.Release(t.Context()); err != nil || f.State != fault.Expired {
 		t.Errorf("released after its end: %+v, %v, want expired", f, err)
+	}
+}
+
+// A holder is told that it was the agent who ended its fault, and a watcher that it stopped.
+func TestHolderOfAnAgentThatStops(t *testing.T) {
+	testenv.Root(t)
+	a := netns(t, "a")
+	pair(t, a, netns(t, "b"))
+	ready := make(chan bool, 1)
+	agent, err := New(t.Context(), Config{StateDir: filepath.Join(t.TempDir(), "s"), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Ready: func() { ready <- true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- agent.Serve(ctx) }()
+	<-ready
+	c, err := client.Open(client.Endpoint{Socket: agent.cfg.Socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	told := make(chan string, 8)
+	h, err := c.Hold(t.Context(), held(a), func(e fault.Event, words string) { told <- e.Kind + ": " + words })
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := make(chan error, 1)
+	go func() { watched <- c.Watch(t.Context(), 0, "", func(fault.Event) {}) }()
+	stop()
+	if got := <-told; got != "cleared: the agent is stopping" {
+		t.Errorf("told %q", got)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if f, err := h.Release(t.Context()); err != nil || f.State != fault.Cleared {
+		t.Errorf("released: %+v, %v", f, err)
+	}
+	if err := <-watched; !errors.Is(err, client.ErrUnreachable) {
+		t.Errorf("watched: %v", err)
+	}
+}
+
+// What clients do all the time is no warning.
+func TestFailureLevel(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want slog.Level
+	}{
+		{context.Canceled, slog.LevelInfo}, {status.FromContextError(context.Canceled).Err(), slog.LevelInfo},
+		{fmt.Errorf("apply: %w: held by another", fault.ErrConflict), slog.LevelInfo}, {fault.ErrBusy, slog.LevelWarn}, {errors.New("netlink"), slog.LevelWarn},
+	} {
+		if got := failureLevel(c.err); got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ func (a *Agent) Serve(ctx context.Context) error {
 // error and returns them all; it also works on an agent that did not start.
 func (a *Agent) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
+	a.closing.Store(true)
 	if a.health != nil {
 		a.health.Shutdown()
 	}

@@ -60,6 +60,8 @@ when some after N are no longer kept, or are of another life of the agent.`,
 		switch {
 		case errors.Is(err, fault.ErrMissed):
 			return fault.WithHint(err, "list again: 'netemctl list' says what stands, 'netemctl watch' goes on from now")
+		case errors.Is(err, client.ErrStopped): // the next agent's life is another one
+			return fault.WithHint(err, "its faults have ended, or were handed over (netemd --keep); what the next agent does, another 'netemctl watch' tells")
 		case errors.Is(err, client.ErrUnreachable) && last.Number > 0:
 			return fault.WithHint(err, fmt.Sprintf("go on with: netemctl watch --after %d --life %s", last.Number, last.Life))
 		}
@@ -71,7 +73,7 @@ when some after N are no longer kept, or are of another life of the agent.`,
 func (a *app) emitEvent(e fault.Event) {
 	now := a.env.Now()
 	if a.output == outJSONL {
-		enc := json.NewEncoder(a.env.Stdout)
+		enc := json.NewEncoder(a.out)
 		enc.SetEscapeHTML(false)
 		// A reader that went away ends the watch by its signal.
 		_ = enc.Encode(eventView{
@@ -80,7 +82,7 @@ func (a *app) emitEvent(e fault.Event) {
 		return
 	}
 	s := a.style(a.env.StdoutTerminal)
-	fmt.Fprintf(a.env.Stdout, "%s  %-8s  %s  %s%s%s\n",
+	fmt.Fprintf(a.out, "%s  %-8s  %s  %s%s%s\n",
 		e.Time.In(now.Location()).Format("15:04:05.000"), e.Kind, s.bold(e.Fault.ID), words(e.Fault.Spec), s.soft(by(e.Fault.Spec.Owner)), because(e.Fault.Reason))
 }
 

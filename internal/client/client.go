@@ -191,19 +191,24 @@ func (c *Client) Verify(ctx context.Context, id string, o fidelity.Options, prog
 
 // Watch calls f for each event until ctx ends: from now on, or with a life, those after
 // the event of that life which has the number. The error matches fault.ErrMissed when
-// some of them are no longer known.
+// some of them are no longer known, and ErrUnreachable when the agent goes; ErrStopped
+// when it said so by ending the watch.
 func (c *Client) Watch(ctx context.Context, after uint64, life string, f func(fault.Event)) error {
 	stream, err := c.faults.Watch(ctx, &netemv1.WatchRequest{After: after, Life: life})
 	if err != nil {
 		return c.err(err)
 	}
-	return each(c, stream.Recv, func(m *netemv1.Event) error {
+	err = each(c, stream.Recv, func(m *netemv1.Event) error {
 		e, err := wire.EventOf(m)
 		if err == nil {
 			f(e)
 		}
 		return err
 	})
+	if err == nil {
+		return fmt.Errorf("%w: %s", ErrStopped, c.at)
+	}
+	return err
 }
 
 // each reads a stream to its end.

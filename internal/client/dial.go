@@ -26,6 +26,10 @@ import (
 // ErrUnreachable is returned when no agent answers, or no longer.
 var ErrUnreachable = errors.New("agent unreachable")
 
+// ErrStopped is returned when the agent stopped, after it had ended what it did. It matches
+// ErrUnreachable.
+var ErrStopped = fmt.Errorf("%w: the agent stopped", ErrUnreachable)
+
 // connectTime is how long an agent may take to answer a connection; with what the
 // client itself needs, its silence is told within 2 s.
 const connectTime = 1500 * time.Millisecond
@@ -156,6 +160,9 @@ func knock(socket string) error {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fault.WithHint(fmt.Errorf("%w: nothing listens at %s", ErrUnreachable, socket),
 			"start it with: sudo netemd (or name another socket with --socket or NETEMD_SOCKET)")
+	case errors.Is(err, syscall.EAGAIN): // more wait to be accepted than the kernel lets (unix(7))
+		return fault.WithHint(fmt.Errorf("%w: %s has too many connections that the agent has not accepted yet: %w", ErrUnreachable, socket, syscall.EAGAIN),
+			"it may be hung or overloaded: 'ps -o pid,stat,cmd -C netemd'; 'ss -xlp' counts them")
 	default:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}

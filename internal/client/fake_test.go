@@ -30,6 +30,8 @@ type agent struct {
 	netemv1.UnimplementedSystemServer
 	// grace is how long a fault stands after its stream broke.
 	grace time.Duration
+	// stopped ends every watch.
+	stopped bool
 
 	mu     sync.Mutex
 	next   uint64
@@ -254,6 +256,9 @@ func (a *agent) Watch(r *netemv1.WatchRequest, stream grpc.ServerStreamingServer
 		return wire.Status(fmt.Errorf("%w: this agent's life is xyz", fault.ErrMissed))
 	}
 	_ = stream.Send(wire.Event(fault.Event{Number: r.GetAfter() + 1, Life: "xyz", Kind: "lost", Monotonic: 5, Fault: fault.Fault{ID: "f1", State: fault.Lost}}))
+	if a.stopped {
+		return nil
+	}
 	<-stream.Context().Done()
 	return nil
 }
