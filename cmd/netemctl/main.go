@@ -23,6 +23,7 @@ func main() {
 		Now:             time.Now,
 		Dial:            cli.Dial,
 		Command:         cli.RunCommand,
+		FindCommand:     cli.FindCommand,
 		StaleNamespaces: cli.StaleNamespaces,
 		Namespaces:      cli.Namespaces,
 		Devices:         cli.Devices,

@@ -61,6 +61,27 @@ func RunCommand(ctx context.Context, c Command) (int, error) {
 	}
 }
 
+// FindCommand looks a command up as a shell does: 127 when there is none of that name, 126
+// when it may not be run.
+func FindCommand(name string) (int, error) {
+	switch _, err := exec.LookPath(name); {
+	case err == nil:
+		return 0, nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return exitNotFound, errors.New("command not found")
+	default:
+		return exitNotExecutable, unwrapped(err)
+	}
+}
+
+// unwrapped is the system's own word of an error.
+func unwrapped(err error) error {
+	if e := (*exec.Error)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
 // forwarded are the signals that a command hears through netemctl.
 var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
 

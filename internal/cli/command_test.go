@@ -51,6 +51,29 @@ func TestRunCommandNotStarted(t *testing.T) {
 	}
 }
 
+func TestFindCommand(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/data", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"sh": {0, ""}, "/bin/sh": {0, ""}, "netemctl-no-such-command": {exitNotFound, "command not found"}, "/no/such/command": {exitNotFound, "command not found"},
+		dir: {exitNotExecutable, "is a directory"}, dir + "/data": {exitNotExecutable, "permission denied"},
+	} {
+		code, err := FindCommand(name)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if code != want.code || text != want.text {
+			t.Errorf("%s: exit code %d, %q, want %+v", name, code, text, want)
+		}
+	}
+}
+
 func TestRunCommandInNamespace(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("namespaces need Linux")

@@ -33,6 +33,9 @@ type Env struct {
 	Dial func(e client.Endpoint) (Agent, error)
 	// Command runs a command, in the named namespace if that is not empty.
 	Command func(ctx context.Context, c Command) (exitCode int, err error)
+	// FindCommand says whether there is a command of that name that may be run here: the
+	// exit code that a shell has when there is not, 0 when there is, and why.
+	FindCommand func(name string) (exitCode int, err error)
 	// StaleNamespaces lists files in /run/netns that are no namespace.
 	StaleNamespaces func() ([]string, error)
 	// Namespaces lists the named network namespaces, and Devices the network devices

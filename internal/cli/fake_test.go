@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -58,6 +59,9 @@ type fakeAgent struct {
 	clearErr error
 	// repaired says that the last fault was to be repaired.
 	repaired bool
+	// verified and ran say that a verification and a command have run, still that nothing
+	// passes beside the command.
+	verified, ran, still bool
 	// during is called while a probe runs.
 	during func()
 	err    error
@@ -127,7 +131,17 @@ func (a *fakeAgent) find(id string) (*fault.Fault, error) {
 	return nil, fmt.Errorf("fault %s: %w", id, fs.ErrNotExist)
 }
 
+// Get finds half of the packets of a fault that was verified and whose command has not run.
 func (a *fakeAgent) Get(_ context.Context, id string) (fault.Fault, error) {
+	f, err := a.get(id)
+	if a.mu.Lock(); a.verified && f.Token != 0 && !a.ran && !a.still {
+		f.Counters.Seen /= 2
+	}
+	a.mu.Unlock()
+	return f, err
+}
+
+func (a *fakeAgent) get(id string) (fault.Fault, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f, err := a.find(id)
@@ -310,10 +324,13 @@ func (a *fakeAgent) Packets(_ context.Context, id string, follow bool, f func(co
 
 // Verify finds the loss that the counters say.
 func (a *fakeAgent) Verify(ctx context.Context, id string, o fidelity.Options, progress func(sent, packets int)) (fidelity.Result, error) {
-	f, err := a.Get(ctx, id)
+	f, err := a.get(id)
 	if err != nil {
 		return fidelity.Result{}, err
 	}
+	a.mu.Lock()
+	a.verified = true
+	a.mu.Unlock()
 	o = o.Normalize()
 	progress(o.Packets/2, o.Packets)
 	if a.during != nil {
@@ -465,16 +482,25 @@ type world struct {
 	commands [][]string
 	given    []string // the variables of the last command's own
 	code     int
+	// notFound is why there is no command.
+	notFound error
 	// meanwhile is called while a command runs.
 	meanwhile func()
+
+	// output is instead of stdout.
+	output io.Writer
 
 	stdout, stderr strings.Builder
 	endpoint       client.Endpoint
 }
 
 func (w *world) run(ctx context.Context, args ...string) int {
+	var out io.Writer = &w.stdout
+	if w.output != nil {
+		out = w.output
+	}
 	return Run(ctx, Env{
-		Args: args, Stdin: strings.NewReader(""), Stdout: &w.stdout, Stderr: &w.stderr,
+		Args: args, Stdin: strings.NewReader(""), Stdout: out, Stderr: &w.stderr,
 		Getenv:         func(name string) string { return w.env[name] },
 		StdoutTerminal: w.terminal, StderrTerminal: w.terminal,
 		Now: func() time.Time { return noon },
@@ -491,8 +517,19 @@ func (w *world) run(ctx context.Context, args ...string) int {
 			if w.meanwhile != nil {
 				w.meanwhile()
 			}
+			if w.agent != nil {
+				w.agent.mu.Lock()
+				w.agent.ran = true
+				w.agent.mu.Unlock()
+			}
 			fmt.Fprintln(c.Stdout, "the command's own output")
 			return w.code, nil
+		},
+		FindCommand: func(string) (int, error) {
+			if w.notFound != nil {
+				return exitNotFound, w.notFound
+			}
+			return 0, nil
 		},
 		StaleNamespaces: func() ([]string, error) { return w.stale, nil },
 		SSHConnection:   func() string { return w.ssh },

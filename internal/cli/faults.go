@@ -231,7 +231,7 @@ agent never gave is one (exit code 1). What a hold still holds leaves when it is
 		}
 		s := a.style(a.env.StdoutTerminal)
 		for _, f := range fs {
-			fmt.Fprintf(a.env.Stdout, "%s cleared: %s%s\n", s.bold(f.ID), words(f.Spec), queuedText(f))
+			fmt.Fprintf(a.out, "%s cleared: %s%s\n", s.bold(f.ID), words(f.Spec), queuedText(f))
 			if f.Reason != "" {
 				a.say("netemctl: %s was not in force at its end: %s", f.ID, f.Reason)
 			}

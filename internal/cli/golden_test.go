@@ -136,7 +136,7 @@ func TestGolden(t *testing.T) {
 		{name: "no-agent", world: world{dialErr: unreachable}, lines: []string{
 			"loss 20% --target pg", "list", "doctor", "lab up pg", "probe pg --target pg", "compare --target pg", "loss 20% --target pg --dry-run -o jsonl",
 		}},
-		{name: "waiting", world: world{agent: &fakeAgent{waits: 1}}, lines: []string{"loss 20% --target pg --wait 30s -- true", "loss 20% --target pg --wait 30s --repair"}},
+		{name: "waiting", world: world{agent: &fakeAgent{matched: 3121, waits: 1}}, lines: []string{"loss 20% --target pg --wait 30s -- true", "loss 20% --target pg --wait 30s --repair"}},
 		{name: "waited", world: world{agent: &fakeAgent{waits: 99}}, lines: []string{"loss 20% --target pg --wait 30s", "toxic down --target pg"}},
 		{name: "denied-by-rule", world: world{agent: &fakeAgent{err: fault.WithHint(fmt.Errorf("apply: %w: uid 1000 (ci) may not apply on pg", fault.ErrDenied), "a rule would do")}},
 			lines: []string{"loss 20% --target pg", "list", "clear --target pg"}},

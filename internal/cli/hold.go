@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,13 +53,21 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 	if spec.TTL > 0 {
 		until += ", at most for " + qdisc.FormatDuration(spec.TTL)
 	}
-	h, err := experiment.Hold(ctx, agent, spec, a.holdTeller(spec))
+	var changed atomic.Bool
+	tell := a.holdTeller(spec)
+	h, err := experiment.Hold(ctx, agent, spec, func(e fault.Event, detail string) {
+		if e.Kind == "changed" {
+			changed.Store(true)
+		}
+		tell(e, detail)
+	})
 	if err != nil {
 		return hintUnsupported(err, spec)
 	}
 	a.warn(h.Fault.Warnings)
 	a.say("%s %s: %s, %s (engine %s: %s)",
 		h.Fault.ID, h.Fault.State, words(h.Fault.Spec), until, h.Fault.Engine, h.Fault.EngineReason)
+	before := uint64(0) // what a verification sent
 	if check {
 		r, err := a.runVerify(ctx, agent, h.Fault.ID, fidelity.Options{})
 		if err == nil {
@@ -69,11 +79,17 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 			a.say("the command was not run")
 			return errors.Join(err, clearErr)
 		}
+		if f, err := agent.Get(ctx, h.Fault.ID); err == nil {
+			before = f.Counters.Seen
+		}
 	}
 	code, runErr := a.env.Command(ctx, Command{Argv: argv, Env: []string{envHold + "=" + h.Fault.ID}, Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr})
 	last, err := h.Release(ctx)
 	a.sayReleased(spec, last, h.Gaps(), err)
 	beside := a.wentByUnimpaired(last)
+	if !changed.Load() { // else it has counted anew, and what it saw before is not known
+		beside = a.sawNothing(last, before) || beside
+	}
 	if spec.Content != nil {
 		beside = !a.sayChosen(ctx, agent, last.ID) || beside
 	}
@@ -112,6 +128,16 @@ func (a *app) wentByUnimpaired(f fault.Fault) bool {
 		return true
 	}
 	return false
+}
+
+// sawNothing warns, and reports whether f was aimed at packets of which none passed, but
+// the first before. What a rule chose is told by sayChosen.
+func (a *app) sawNothing(f fault.Fault, before uint64) bool {
+	if !f.Spec.OnPackets() || f.Spec.Content != nil || f.Counters.Seen > before || slices.Contains(f.CountersMissing, "seen") {
+		return false
+	}
+	a.warn([]string{fmt.Sprintf("no packet of '%s' passed: the command ran as if there were no fault", words(f.Spec))})
+	return true
 }
 
 // sayReleased says how the hold of a fault ended.
@@ -161,6 +187,9 @@ func holdText(e fault.Event, detail string) string {
 	case "changed":
 		return fmt.Sprintf("%s was changed while the command runs: %s", id, words(e.Fault.Spec))
 	case "cleared":
+		if detail != "" {
+			return fmt.Sprintf("%s was cleared while the command runs: %s", id, oneLine(errors.New(detail)))
+		}
 		return id + " was cleared by somebody else while the command runs"
 	case "expired":
 		return id + " expired while the command runs"

@@ -26,6 +26,7 @@ func TestHoldTellsAtOnce(t *testing.T) {
 		{"repaired", fault.Active, "", "f1 is in force again"},
 		{"changed", fault.Active, "", "f1 was changed while the command runs: loss 20% to pg"},
 		{"cleared", fault.Cleared, "", "f1 was cleared by somebody else while the command runs"},
+		{"cleared", fault.Cleared, "the agent is stopping", "f1 was cleared while the command runs: the agent is stopping"},
 		{"expired", fault.Expired, "", "f1 expired while the command runs"},
 		{client.Silent, fault.Active, "no\nanswer", "no; answer; the command goes on"},
 		{client.Answers, fault.Active, "", "the agent answers again"},
@@ -96,6 +97,56 @@ func TestSuccessBesideNoFault(t *testing.T) {
 	}
 }
 
+// TestSuccessBesideNoPacket: a fault that met no packet while the command ran proves nothing,
+// however many a verification sent before.
+func TestSuccessBesideNoPacket(t *testing.T) {
+	const said = "no packet of '"
+	for _, c := range []struct {
+		line    string
+		seen    uint64
+		still   bool // only the verification's packets passed
+		missing []string
+		change  bool
+		want    int
+	}{
+		{"loss 20% --target pg", 0, false, nil, false, exitInconclusive},
+		{"loss 20% --target pg", 1, false, nil, false, exitDone},
+		{"loss 20% --target pg", 0, false, []string{"seen"}, false, exitDone},
+		{"loss 20% --target pg", 0, false, nil, true, exitDone}, // it counts anew
+		{"loss 20% --target pg --verify", 1000, true, nil, false, exitInconclusive},
+		{"loss 20% --target pg --verify", 1000, false, nil, false, exitDone},
+		{"toxic down --target pg", 0, false, nil, false, exitDone},
+	} {
+		for code, want := range map[int]int{0: c.want, 9: 9} {
+			w := world{agent: &fakeAgent{matched: c.seen, missing: c.missing, still: c.still}, code: code}
+			w.meanwhile = func() {
+				if c.change {
+					w.agent.happen("changed", fault.Active, "")
+				}
+			}
+			got := w.run(t.Context(), append(strings.Fields(c.line), "--", "x")...)
+			if told := strings.Contains(w.stderr.String(), said); got != want || told != (c.want != exitDone) {
+				t.Errorf("%+v, command %d: exit code %d, want %d, told %q", c, code, got, want, w.stderr.String())
+			}
+		}
+	}
+}
+
+// TestNoCommandNoFault: a command that cannot be run is refused before there is a fault.
+func TestNoCommandNoFault(t *testing.T) {
+	for _, line := range []string{"loss 20% --target pg -- x", "drop syn --target pg -- x", "toxic down --target pg -- x"} {
+		w := world{agent: newFakeAgent(), notFound: errors.New("command not found")}
+		code := w.run(t.Context(), strings.Fields(line)...)
+		if code != exitNotFound || w.agent.next != 0 || w.commands != nil || w.stderr.String() != "netemctl: x: command not found\n" {
+			t.Errorf("%s: exit code %d, %d faults, ran %v, told %q", line, code, w.agent.next, w.commands, w.stderr.String())
+		}
+	}
+	w := world{agent: newFakeAgent(), notFound: errors.New("command not found")}
+	if code := w.run(t.Context(), "loss", "20%", "--target", "pg", "--dry-run", "--", "x"); code != exitDone {
+		t.Errorf("a plan: exit code %d, told %q", code, w.stderr.String())
+	}
+}
+
 // TestHoldGaps: a fault that was put back is told with how long it was away.
 func TestHoldGaps(t *testing.T) {
 	for line, want := range map[string]int{"loss 20% --target pg --repair -- x": exitDone, "loss 20% --target pg -- x": exitInconclusive} {
@@ -115,7 +166,7 @@ func TestHoldGaps(t *testing.T) {
 
 // TestWaitingIsToldOnce: however many faults are in the way, one line is enough.
 func TestWaitingIsToldOnce(t *testing.T) {
-	w := world{agent: &fakeAgent{waits: 50}}
+	w := world{agent: &fakeAgent{waits: 50, matched: 1}}
 	if code := w.run(t.Context(), "loss", "20%", "--target", "pg", "--wait", "1m", "--", "x"); code != exitDone || strings.Count(w.stderr.String(), "waiting up to 1m") != 1 {
 		t.Errorf("exit code %d, told %q", code, w.stderr.String())
 	}

@@ -46,13 +46,13 @@ type answer struct {
 func (a *app) emit(ans answer) error {
 	switch a.output {
 	case outJSON:
-		return report.WriteJSON(a.env.Stdout, ans.kind, ans.data)
+		return report.WriteJSON(a.out, ans.kind, ans.data)
 	case outJSONL:
 		lines := ans.lines
 		if lines == nil {
 			lines = []any{ans.data}
 		}
-		e := json.NewEncoder(a.env.Stdout)
+		e := json.NewEncoder(a.out)
 		e.SetEscapeHTML(false)
 		for _, l := range lines {
 			if err := e.Encode(l); err != nil {
@@ -61,7 +61,7 @@ func (a *app) emit(ans answer) error {
 		}
 		return nil
 	}
-	ans.table(a.env.Stdout, a.style(a.env.StdoutTerminal))
+	ans.table(a.out, a.style(a.env.StdoutTerminal))
 	return nil
 }
 

@@ -159,7 +159,7 @@ func (a *app) sayMissed(log content.Log, shown uint64) {
 
 // followPackets prints each packet as it comes.
 func (a *app) followPackets(ctx context.Context, agent Agent, id string) error {
-	e := json.NewEncoder(a.env.Stdout)
+	e := json.NewEncoder(a.out)
 	var before content.Log
 	err := agent.Packets(ctx, id, true, func(part content.Log) {
 		a.sayGap(e, gapView{Missed: part.Missed - min(part.Missed, before.Missed), Skipped: part.Skipped})
@@ -168,7 +168,7 @@ func (a *app) followPackets(ctx context.Context, agent Agent, id string) error {
 				_ = e.Encode(viewRecord(r)) // a reader that went away ends this by its signal
 				continue
 			}
-			fmt.Fprintln(a.env.Stdout, a.recordLine(r))
+			fmt.Fprintln(a.out, a.recordLine(r))
 		}
 		if part.Forgotten > 0 && before.Forgotten == 0 {
 			a.sayMissed(content.Log{Forgotten: part.Forgotten}, 0)

@@ -26,7 +26,7 @@ that does to a real client. It talks to netemd, the agent, which does the work.
 		SilenceUsage:  true,
 	})
 	root.SetIn(a.env.Stdin)
-	root.SetOut(a.env.Stdout)
+	root.SetOut(a.out)
 	root.SetErr(a.env.Stderr)
 	root.SetFlagErrorFunc(a.flagError)
 	a.outputFlag(root)

@@ -17,6 +17,7 @@ import (
 // app is one run of netemctl.
 type app struct {
 	env    Env
+	out    *sink // env.Stdout, but for a command of the user's
 	at     client.Endpoint
 	output string
 	// positional reads the value that a command takes as its argument, so that a
@@ -33,10 +34,15 @@ func (e ran) Unwrap() error { return e.error }
 // Run runs one command line and returns its exit code. When ctx ends, what was in
 // progress is undone first.
 func Run(ctx context.Context, env Env) int {
-	a := &app{env: env, positional: map[*cobra.Command]func(string) error{}}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	a := &app{env: env, out: &sink{w: env.Stdout, failed: stop}, positional: map[*cobra.Command]func(string) error{}}
 	root := a.root()
 	root.SetArgs(env.Args)
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(working)
+	if out := a.out.err; out != nil && (err == nil || errors.Is(err, out) || errors.Is(err, context.Canceled)) {
+		err = ran{fmt.Errorf("standard output: %w", out)}
+	}
 	if r := (ran{}); err != nil && !errors.As(err, &r) {
 		err = usage(root, err)
 	}

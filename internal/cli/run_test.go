@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,6 +163,37 @@ func TestWatch(t *testing.T) {
 		if code := w.run(ctx, "watch", "-o", c.output); code != exitInterrupted || !strings.HasPrefix(w.stdout.String(), c.want) {
 			t.Errorf("%s: exit code %d, %q", c.output, code, w.stdout.String())
 		}
+	}
+}
+
+// full is a device without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestFullOutput: what cannot be written is no success.
+func TestFullOutput(t *testing.T) {
+	for _, line := range []string{"version", "version -o json", "list", "loss 1% --target pg", "loss 1% --target pg --dry-run", "help", "exit-codes", "completion bash", "watch", "--help"} {
+		agent := newFakeAgent()
+		if _, err := agent.Apply(t.Context(), fault.Spec{Target: "pg"}); err != nil {
+			t.Fatal(err)
+		}
+		w := world{agent: agent, output: full{}}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		code := w.run(ctx, strings.Fields(line)...)
+		cancel()
+		if code != exitError || !strings.Contains(w.stderr.String(), "no space left on device") {
+			t.Errorf("%s: exit code %d, told %q", line, code, w.stderr.String())
+		}
+	}
+}
+
+// TestWatchOfAStoppedAgent: the end of a watch is no success.
+func TestWatchOfAStoppedAgent(t *testing.T) {
+	w := world{agent: newFakeAgent()}
+	w.agent.err = fmt.Errorf("%w: /run/x", client.ErrStopped)
+	if code := w.run(t.Context(), "watch"); code != exitUnreachable || !strings.HasPrefix(w.stderr.String(), "netemctl: agent unreachable: the agent stopped: /run/x\nhint: ") {
+		t.Errorf("exit code %d, told %q", code, w.stderr.String())
 	}
 }
 

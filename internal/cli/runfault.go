@@ -20,6 +20,12 @@ func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, how handling, argv [
 	if how.dryRun {
 		return a.planFault(cmd.Context(), spec)
 	}
+	if len(argv) > 0 { // before there is a fault
+		if code, err := a.env.FindCommand(argv[0]); err != nil {
+			a.say("netemctl: %s: %v", argv[0], err)
+			return commandExit{code}
+		}
+	}
 	agent, err := a.dial()
 	if err != nil {
 		return err
