@@ -59,6 +59,8 @@ type fakeAgent struct {
 	clearErr error
 	// repaired says that the last fault was to be repaired.
 	repaired bool
+	// total is how many packets every fault has seen before it was changed, too.
+	total uint64
 	// verified and ran say that a verification and a command have run, still that nothing
 	// passes beside the command.
 	verified, ran, still bool
@@ -163,7 +165,7 @@ func (a *fakeAgent) get(id string) (fault.Fault, error) {
 	default:
 		got.Counters = fault.Counters{Seen: a.matched, Lost: a.log.Chosen}
 	}
-	got.Counters.Opened = a.opened
+	got.Counters.Opened, got.Total.Seen = a.opened, a.total
 	return got, nil
 }
 

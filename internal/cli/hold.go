@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,14 +52,7 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 	if spec.TTL > 0 {
 		until += ", at most for " + qdisc.FormatDuration(spec.TTL)
 	}
-	var changed atomic.Bool
-	tell := a.holdTeller(spec)
-	h, err := experiment.Hold(ctx, agent, spec, func(e fault.Event, detail string) {
-		if e.Kind == "changed" {
-			changed.Store(true)
-		}
-		tell(e, detail)
-	})
+	h, err := experiment.Hold(ctx, agent, spec, a.holdTeller(spec))
 	if err != nil {
 		return hintUnsupported(err, spec)
 	}
@@ -80,14 +72,14 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 			return errors.Join(err, clearErr)
 		}
 		if f, err := agent.Get(ctx, h.Fault.ID); err == nil {
-			before = f.Counters.Seen
+			before = seen(f)
 		}
 	}
 	code, runErr := a.env.Command(ctx, Command{Argv: argv, Env: []string{envHold + "=" + h.Fault.ID}, Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr})
 	last, err := h.Release(ctx)
 	a.sayReleased(spec, last, h.Gaps(), err)
 	beside := a.wentByUnimpaired(last)
-	if !changed.Load() { // else it has counted anew, and what it saw before is not known
+	if err == nil && last.State == fault.Active { // else that says it all
 		beside = a.sawNothing(last, before) || beside
 	}
 	if spec.Content != nil {
@@ -133,12 +125,15 @@ func (a *app) wentByUnimpaired(f fault.Fault) bool {
 // sawNothing warns, and reports whether f was aimed at packets of which none passed, but
 // the first before. What a rule chose is told by sayChosen.
 func (a *app) sawNothing(f fault.Fault, before uint64) bool {
-	if !f.Spec.OnPackets() || f.Spec.Content != nil || f.Counters.Seen > before || slices.Contains(f.CountersMissing, "seen") {
+	if !f.Spec.OnPackets() || f.Spec.Content != nil || seen(f) > before || slices.Contains(f.CountersMissing, "seen") {
 		return false
 	}
 	a.warn([]string{fmt.Sprintf("no packet of '%s' passed: the command ran as if there were no fault", words(f.Spec))})
 	return true
 }
+
+// seen are the packets since f began, whatever changed meanwhile.
+func seen(f fault.Fault) uint64 { return max(f.Counters.Seen, f.Total.Seen) }
 
 // sayReleased says how the hold of a fault ended.
 func (a *app) sayReleased(spec fault.Spec, last fault.Fault, gaps experiment.Gaps, err error) {

@@ -106,24 +106,19 @@ func TestSuccessBesideNoPacket(t *testing.T) {
 		seen    uint64
 		still   bool // only the verification's packets passed
 		missing []string
-		change  bool
+		total   uint64 // before it was changed, too
 		want    int
 	}{
-		{"loss 20% --target pg", 0, false, nil, false, exitInconclusive},
-		{"loss 20% --target pg", 1, false, nil, false, exitDone},
-		{"loss 20% --target pg", 0, false, []string{"seen"}, false, exitDone},
-		{"loss 20% --target pg", 0, false, nil, true, exitDone}, // it counts anew
-		{"loss 20% --target pg --verify", 1000, true, nil, false, exitInconclusive},
-		{"loss 20% --target pg --verify", 1000, false, nil, false, exitDone},
-		{"toxic down --target pg", 0, false, nil, false, exitDone},
+		{"loss 20% --target pg", 0, false, nil, 0, exitInconclusive},
+		{"loss 20% --target pg", 1, false, nil, 0, exitDone},
+		{"loss 20% --target pg", 0, false, []string{"seen"}, 0, exitDone},
+		{"loss 20% --target pg", 0, false, nil, 5, exitDone},
+		{"loss 20% --target pg --verify", 1000, true, nil, 0, exitInconclusive},
+		{"loss 20% --target pg --verify", 1000, false, nil, 0, exitDone},
+		{"toxic down --target pg", 0, false, nil, 0, exitDone},
 	} {
 		for code, want := range map[int]int{0: c.want, 9: 9} {
-			w := world{agent: &fakeAgent{matched: c.seen, missing: c.missing, still: c.still}, code: code}
-			w.meanwhile = func() {
-				if c.change {
-					w.agent.happen("changed", fault.Active, "")
-				}
-			}
+			w := world{agent: &fakeAgent{matched: c.seen, missing: c.missing, still: c.still, total: c.total}, code: code}
 			got := w.run(t.Context(), append(strings.Fields(c.line), "--", "x")...)
 			if told := strings.Contains(w.stderr.String(), said); got != want || told != (c.want != exitDone) {
 				t.Errorf("%+v, command %d: exit code %d, want %d, told %q", c, code, got, want, w.stderr.String())
