@@ -231,9 +231,9 @@ func (a *Agent) ended(c *call, panicked any, err error) error {
 }
 
 // failureLevel is how a call's error is logged: who asked went away, as every holder does
-// in the end, or came second, which is nothing that the agent's operator has to look at.
+// in the end, or came second, or the agent stops: nothing that the agent's operator has to look at.
 func failureLevel(err error) slog.Level {
-	if status.Code(statusOf(err)) == codes.Canceled || errors.Is(err, fault.ErrConflict) {
+	if status.Code(statusOf(err)) == codes.Canceled || errors.Is(err, fault.ErrConflict) || errors.Is(err, errStopping) {
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

@@ -137,7 +137,7 @@ func TestFailureLevel(t *testing.T) {
 		want slog.Level
 	}{
 		{context.Canceled, slog.LevelInfo}, {status.FromContextError(context.Canceled).Err(), slog.LevelInfo},
-		{fmt.Errorf("apply: %w: held by another", fault.ErrConflict), slog.LevelInfo}, {fault.ErrBusy, slog.LevelWarn}, {errors.New("netlink"), slog.LevelWarn},
+		{fmt.Errorf("apply: %w: held by another", fault.ErrConflict), slog.LevelInfo}, {errStopping, slog.LevelInfo}, {fault.ErrBusy, slog.LevelWarn}, {errors.New("netlink"), slog.LevelWarn},
 	} {
 		if got := failureLevel(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)

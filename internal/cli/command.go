@@ -28,9 +28,11 @@ const (
 
 // RunCommand runs c and returns its exit code, 128 + n for one that signal n
 // ended. Signals that netemctl gets go on to it, except those that a terminal
-// sends to both by itself; ctx's end alone does not end it. What stops and continues
-// them, and the terminal's size, is the whole group's, as below env or timeout: a fault
-// that is held ends by its time to live when both are stopped for longer. The caller hears of
+// sends to both by itself; ctx's end alone does not end it. The command stays in
+// netemctl's group, so that a kill of the group ends all; what else somebody sends to the
+// whole group it has twice, since nothing tells that from a signal to netemctl alone. What
+// stops and continues them, and the terminal's size, is the whole group's, as below env or
+// timeout: a fault that is held ends by its time to live when both are stopped for longer. The caller hears of
 // a command that could not be started by the codes 126 and 127 of shells, and the
 // user on Stderr. A namespace needs root.
 func RunCommand(ctx context.Context, c Command) (int, error) {
