@@ -19,7 +19,7 @@ import (
 func TestApplyAll(t *testing.T) {
 	a, b := netns(t, "a"), netns(t, "b")
 	pair(t, a, b)
-	path := filepath.Join(t.TempDir(), "a", "audit.jsonl")
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	_, c := serveWith(t, Config{Settings: settings(func(c *config.Config) { c.Audit.Path = path })})
 	specs := []fault.Spec{
 		{Selector: ports(a, target.Port(5000)), Packet: &qdisc.Netem{Loss: 5}, SSHConnection: "192.0.2.1 50000 192.0.2.2 22"},
