@@ -66,7 +66,7 @@ func steps() []string {
 	}
 	some := all[:0]
 	for i, step := range all {
-		if a, _ := actOf(step); i%5 == 0 && !a.slow {
+		if a, _ := actOf(step); i%9 == 0 && !a.slow {
 			some = append(some, step)
 		}
 	}
@@ -84,10 +84,13 @@ func passages(step string) int {
 
 // crashers is how many agents are killed at a time: they wait more than they work.
 func crashers() int {
-	if slow() {
+	switch {
+	case slow():
 		return 1
+	case long():
+		return 3
 	}
-	return 3
+	return 2 // each needs a ground, which takes its time too
 }
 
 // oneLab is held by who has a lab.
