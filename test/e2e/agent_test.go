@@ -37,6 +37,8 @@ type home struct {
 	hosts string
 	// env is added to the environment.
 	env []string
+	// config is the text of a configuration.
+	config string
 	// program is the netemd to run, if not the one beside netemctl.
 	program string
 }
@@ -74,6 +76,11 @@ func startAt(t *testing.T, h home) *agent {
 	if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL, which is not root, has to get through
 		t.Fatal(err)
 	}
+	if h.config != "" {
+		if err := os.WriteFile(filepath.Join(dir, "netemd.yaml"), []byte(h.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	before := hostState(t)
 	a := &agent{t: t, home: h, stateDir: filepath.Join(dir, "s")}
 	a.socket = filepath.Join(a.stateDir, "netemd.sock")
@@ -95,7 +102,11 @@ func startAt(t *testing.T, h home) *agent {
 func (a *agent) run() {
 	a.t.Helper()
 	a.log = &bytes.Buffer{}
-	a.cmd = a.home.command("--state-dir", a.stateDir, "--log-level", "debug")
+	flags := []string{"--state-dir", a.stateDir, "--log-level", "debug"}
+	if a.home.config != "" {
+		flags = append(flags, "--config", filepath.Join(filepath.Dir(a.stateDir), "netemd.yaml"))
+	}
+	a.cmd = a.home.command(flags...)
 	a.cmd.Stderr = a.log
 	if err := namespaces.Start(a.home.namespace, a.cmd); err != nil {
 		a.t.Fatal(err)

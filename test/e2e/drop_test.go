@@ -43,7 +43,7 @@ type packetLine struct {
 
 // TestDrop is what one lab is enough for; each part begins and ends without a fault.
 func TestDrop(t *testing.T) {
-	a := start(t)
+	a := startAt(t, home{config: "socket: {group: nogroup}\n"}) // the other user's
 	a.must("lab", "up", "pg")
 	for _, part := range []struct {
 		name string
@@ -160,7 +160,7 @@ func testHeldSYN(t *testing.T, a agent) {
 	}
 }
 
-// other runs netemctl as another user, whom the socket lets through.
+// other runs netemctl as another user, of the socket's group.
 func (a *agent) other(args ...string) result {
 	a.t.Helper()
 	open, err := os.MkdirTemp("", "netemd-e2e-bin-") // t.TempDir lets no other user through
@@ -170,7 +170,7 @@ func (a *agent) other(args ...string) result {
 	defer func() { _ = os.RemoveAll(open) }()
 	program := filepath.Join(open, "netemctl")
 	text, err := os.ReadFile(filepath.Join(bin, "netemctl"))
-	if err := errors.Join(err, os.WriteFile(program, text, 0o755), os.Chmod(open, 0o755), os.Chmod(a.socket, 0o666)); err != nil {
+	if err := errors.Join(err, os.WriteFile(program, text, 0o755), os.Chmod(open, 0o755)); err != nil {
 		a.t.Fatal(err)
 	}
 	cmd := exec.Command(program, append(args, "--socket", a.socket)...)
