@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,8 +13,13 @@ import (
 // one record; others are told beside him.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // a window's end writes from a goroutine of its own
 		var got []Record
-		r := NewRefusals(func(rec Record) { got = append(got, rec) })
+		r := NewRefusals(func(rec Record) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, rec)
+		})
 		began := time.Now()
 		const asked = 3 * Singly
 		for i := range asked {
