@@ -110,13 +110,13 @@ func (l *Log) Write(r Record) error {
 	if l == nil {
 		return nil
 	}
-	r.Time, r.Monotonic = time.Now().UTC(), monotonic.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.Time, r.Monotonic = time.Now().UTC(), monotonic.Now() // under the lock: records stand in their order
 	line, err := r.line()
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.file == nil {
 		return fmt.Errorf("audit log: %w", fs.ErrClosed)
 	}
