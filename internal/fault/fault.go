@@ -77,6 +77,10 @@ type Spec struct {
 	// combine as faults of one owner do, and this one ends with that at the latest. One that
 	// does not stand, or is another owner's, is ignored with a warning. At most 128 bytes.
 	Within string `json:",omitzero"`
+	// Beside is the id of a held fault of the same owner with which this one combines, too,
+	// but which it may outlive: several faults of one test, say. At most one of Within and
+	// Beside is given; at most 128 bytes.
+	Beside string `json:",omitzero"`
 	// Process is that of who asks, for people: "pid 4711 (netemctl)". The agent sets it where
 	// it knows, and it is not kept.
 	Process string `json:",omitzero"`

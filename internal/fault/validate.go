@@ -44,6 +44,12 @@ func (s Spec) Validate() error {
 	if len(s.Within) > 128 {
 		refuse("within", "", "the id of a fault, at most 128 bytes")
 	}
+	if len(s.Beside) > 128 {
+		refuse("beside", "", "the id of a fault, at most 128 bytes")
+	}
+	if s.Within != "" && s.Beside != "" {
+		refuse("beside", s.Beside, "a fault to combine with, or one to end with (within), not both")
+	}
 	return errors.Join(errs...)
 }
 

@@ -11,28 +11,36 @@ import (
 
 // A fault that a client holds is its command's alone: on its packets nobody else's combines
 // with it, not even another one of the same user, who would otherwise measure two impairments
-// and be told of one. Those that the command makes itself say so by Spec.Within.
+// and be told of one. Those that the command makes itself say so by Spec.Within. A client that
+// holds several names one of them by Spec.Beside: each ends by itself then, and those that are
+// left still combine.
 
-// enterGroup takes h to the held fault that Spec.Within names, or notes why not. The caller
-// holds the lock.
+// enterGroup takes h to the held fault that Spec.Within or Spec.Beside names, or notes why
+// not. The caller holds the lock.
 func (m *Manager) enterGroup(h *held) {
-	id := h.fault.Spec.Within
+	id, asked := h.fault.Spec.Within, "within"
+	if id == "" {
+		id, asked = h.fault.Spec.Beside, "beside"
+	}
 	if id == "" {
 		return
 	}
 	switch outer := m.held[id]; {
 	case outer == nil && m.hasEnded(id):
-		h.notes.within = fmt.Sprintf("fault %s, within which it was asked for, has ended: it stands by itself", id)
+		h.notes.within = fmt.Sprintf("fault %s, %s which it was asked for, has ended: it stands by itself", id, asked)
 	case outer == nil:
-		h.notes.within = fmt.Sprintf("fault %q, within which it was asked for, is not known to this agent: it stands by itself", id)
+		h.notes.within = fmt.Sprintf("fault %q, %s which it was asked for, is not known to this agent: it stands by itself", id, asked)
 	case outer.fault.Spec.Whose() != h.fault.Spec.Whose():
-		h.notes.within = fmt.Sprintf("fault %s, within which it was asked for, belongs to %s: it stands by itself", id, outer.fault.Spec.Owner)
+		h.notes.within = fmt.Sprintf("fault %s, %s which it was asked for, belongs to %s: it stands by itself", id, asked, outer.fault.Spec.Owner)
 	case outer.hold == nil || outer.hold.over:
-		h.notes.within = fmt.Sprintf("fault %s, within which it was asked for, is held by no command: it stands by itself", id)
+		h.notes.within = fmt.Sprintf("fault %s, %s which it was asked for, is held by no command: it stands by itself", id, asked)
 	case outer.ending || !time.Now().Before(outer.fault.Expires):
-		h.notes.within = fmt.Sprintf("fault %s, within which it was asked for, is ending: it stands by itself", id)
+		h.notes.within = fmt.Sprintf("fault %s, %s which it was asked for, is ending: it stands by itself", id, asked)
 	default:
-		h.notes.within, h.within, h.group = "", outer, outer.group
+		h.notes.within, h.group = "", outer.group
+		if h.fault.Spec.Within != "" {
+			h.within = outer
+		}
 	}
 	h.fault.Warnings = h.warnings()
 }

@@ -224,3 +224,42 @@ func TestWithinEndsWithIt(t *testing.T) {
 		})
 	}
 }
+
+// A fault beside another combines with it and outlives it, and a third may stand beside what
+// is left; one of the same user who names none does not combine with either.
+func TestBesideOutlivesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine()
+		m := newManager(t, e)
+		beside := func(id string, s fault.Spec) fault.Spec {
+			s.Beside = id
+			return s
+		}
+		first := hold(t, m, loss(20))
+		second := hold(t, m, beside(first.ID(), delay(80*time.Millisecond)))
+		if diff := cmp.Diff(map[string]qdisc.Netem{to.Key(): {Loss: 20, Delay: 80 * time.Millisecond}}, e.inForce()); diff != "" {
+			t.Errorf("both (-want +got):\n%s", diff)
+		}
+		if _, err := first.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]qdisc.Netem{to.Key(): {Delay: 80 * time.Millisecond}}, e.inForce()); diff != "" {
+			t.Errorf("after the first (-want +got):\n%s", diff)
+		}
+		_, err := m.Hold(t.Context(), loss(5), nil)
+		conflicts(t, err, "pg is held by uid 0", second.ID())
+		third := hold(t, m, beside(second.ID(), loss(5)))
+		if diff := cmp.Diff(map[string]qdisc.Netem{to.Key(): {Loss: 5, Delay: 80 * time.Millisecond}}, e.inForce()); diff != "" {
+			t.Errorf("with a third (-want +got):\n%s", diff)
+		}
+		for _, h := range []*Hold{second, third} {
+			if _, err := h.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if left, n := e.inForce(), len(m.List(t.Context())); len(left) > 0 || n > 0 {
+			t.Errorf("left: %v, %d listed", left, n)
+		}
+	})
+}

@@ -11,13 +11,14 @@ import (
 
 // ApplyRequest translates what a client asks for.
 func ApplyRequest(s fault.Spec) *netemv1.ApplyRequest {
-	return &netemv1.ApplyRequest{RequestId: s.RequestID, Spec: FaultSpec(s), SshConnection: s.SSHConnection, WaitNs: int64(s.Wait), Within: s.Within}
+	return &netemv1.ApplyRequest{RequestId: s.RequestID, Spec: FaultSpec(s), SshConnection: s.SSHConnection, WaitNs: int64(s.Wait), Within: s.Within, Beside: s.Beside}
 }
 
 // ApplyOf translates a request; the owner in it is ignored.
 func ApplyOf(m *netemv1.ApplyRequest) (fault.Spec, error) {
 	s, err := SpecOf(m.GetSpec())
-	s.RequestID, s.SSHConnection, s.Wait, s.Within = m.GetRequestId(), m.GetSshConnection(), time.Duration(m.GetWaitNs()), m.GetWithin()
+	s.RequestID, s.SSHConnection, s.Wait = m.GetRequestId(), m.GetSshConnection(), time.Duration(m.GetWaitNs())
+	s.Within, s.Beside = m.GetWithin(), m.GetBeside()
 	return s, err
 }
 

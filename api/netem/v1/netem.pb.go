@@ -1551,7 +1551,10 @@ type ApplyRequest struct {
 	WaitNs int64 `protobuf:"varint,4,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	// the id of the held fault beside which the client runs, with which this one combines and
 	// ends; one that does not stand is ignored, with a warning
-	Within        string `protobuf:"bytes,5,opt,name=within,proto3" json:"within,omitempty"`
+	Within string `protobuf:"bytes,5,opt,name=within,proto3" json:"within,omitempty"`
+	// the id of a held fault with which this one combines and does not end; one that does not
+	// stand is ignored, with a warning
+	Beside        string `protobuf:"bytes,6,opt,name=beside,proto3" json:"beside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1617,6 +1620,13 @@ func (x *ApplyRequest) GetWaitNs() int64 {
 func (x *ApplyRequest) GetWithin() string {
 	if x != nil {
 		return x.Within
+	}
+	return ""
+}
+
+func (x *ApplyRequest) GetBeside() string {
+	if x != nil {
+		return x.Beside
 	}
 	return ""
 }
@@ -4694,14 +4704,15 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x16\n" +
 	"\x06before\x18\x03 \x03(\tR\x06before\x12\x10\n" +
-	"\x03off\x18\x04 \x03(\tR\x03off\"\xae\x01\n" +
+	"\x03off\x18\x04 \x03(\tR\x03off\"\xc6\x01\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12%\n" +
 	"\x0essh_connection\x18\x03 \x01(\tR\rsshConnection\x12\x17\n" +
 	"\await_ns\x18\x04 \x01(\x03R\x06waitNs\x12\x16\n" +
-	"\x06within\x18\x05 \x01(\tR\x06within\"A\n" +
+	"\x06within\x18\x05 \x01(\tR\x06within\x12\x16\n" +
+	"\x06beside\x18\x06 \x01(\tR\x06beside\"A\n" +
 	"\x0fApplyAllRequest\x12.\n" +
 	"\x06faults\x18\x01 \x03(\v2\x16.netem.v1.ApplyRequestR\x06faults\";\n" +
 	"\x10ApplyAllResponse\x12'\n" +
