@@ -161,23 +161,40 @@ func Prune(name string) error {
 	return nil
 }
 
-// Open opens a named namespace; the empty name is the process's own. The error is
-// fs.ErrNotExist for an unknown name and ErrStale for a file that is no namespace;
-// it never blocks on such a file.
-func Open(name string) (*Namespace, error) {
-	path := "/proc/self/ns/net"
-	if name != "" {
-		if err := CheckName(name); err != nil {
-			return nil, fmt.Errorf("namespace open: %w", err)
-		}
-		path = filepath.Join(Dir, name)
-	}
-	if err := checkFile(path); err != nil {
-		return nil, fmt.Errorf("namespace open: %s: %w", label(name), err)
-	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// Open opens the namespace of a reference: the empty one is the process's own, a name is one
+// below Dir, and an absolute path is an nsfs file, such as /proc/4711/ns/net. The error is
+// fs.ErrNotExist for one that does not exist and ErrStale for a file that is no network
+// namespace; it never blocks on such a file.
+func Open(ref string) (*Namespace, error) {
+	file, err := open(ref)
 	if err != nil {
-		return nil, fmt.Errorf("namespace open: %s: %w", label(name), err)
+		return nil, fmt.Errorf("namespace open: %s: %w", label(ref), err)
+	}
+	return &Namespace{name: ref, file: file}, nil
+}
+
+func open(ref string) (*os.File, error) {
+	path, err := Path(ref)
+	if err != nil {
+		return nil, err
+	}
+	// The file is looked at before it is opened, since opening a pipe would hang and a
+	// device does something; by a handle, so that nobody puts another in its place.
+	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(at) }()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(at, &st); err != nil {
+		return nil, err
+	}
+	if st.Type != unix.NSFS_MAGIC {
+		return nil, ErrStale
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", at), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
 	}
 	// An nsfs file may be of another kind, such as a mount namespace.
 	kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE)
@@ -186,9 +203,9 @@ func Open(name string) (*Namespace, error) {
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("namespace open: %s: %w", label(name), err)
+		return nil, err
 	}
-	return &Namespace{name: name, file: os.NewFile(uintptr(fd), path)}, nil
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // checkFile looks at the file without opening it, since opening a pipe would hang.

@@ -2,7 +2,8 @@
 // makes veth pairs between them.
 //
 // Names are those of `ip netns`: a namespace is an nsfs file bind-mounted at
-// /run/netns/<name>, so each sees what the other made. Everything here needs Linux;
+// /run/netns/<name>, so each sees what the other made. What is opened or entered is said by
+// a reference: a name, or the absolute path of an nsfs file. Everything here needs Linux;
 // making, entering and deleting need root (CAP_SYS_ADMIN, for veth CAP_NET_ADMIN in
 // both namespaces). Elsewhere the functions return errors.ErrUnsupported.
 //
@@ -37,7 +38,7 @@ type Namespace struct {
 	file *os.File
 }
 
-// Name is the name that it was opened by; empty for the process's own.
+// Name is the reference that it was opened by; empty for the process's own.
 func (n *Namespace) Name() string { return n.name }
 
 // FD is the descriptor of the nsfs file, valid until Close.

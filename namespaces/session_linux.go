@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"reflect"
 	"sync"
 	"time"
@@ -58,7 +57,7 @@ func Share(name string) (*Session, error) {
 				return s, nil
 			}
 		}
-		s, err := open(name) // which says what is wrong with the name
+		s, err := openSession(name) // which says what is wrong with the name
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -81,9 +80,9 @@ func shared(name string, id identity) *Session {
 	return nil
 }
 
-// open makes a session and puts it where others find it. It is nil without an error when
+// openSession makes a session and puts it where others find it. It is nil without an error when
 // somebody else was faster.
-func open(name string) (*Session, error) {
+func openSession(name string) (*Session, error) {
 	s := &Session{kept: map[reflect.Type]io.Closer{}, users: 1}
 	if err := s.open(name); err != nil {
 		s.close()
@@ -121,12 +120,9 @@ func (s *Session) open(name string) (err error) {
 
 // identify looks at what has the name now.
 func identify(name string) (identity, error) {
-	path := "/proc/self/ns/net"
-	if name != "" {
-		if err := CheckName(name); err != nil {
-			return identity{}, err
-		}
-		path = filepath.Join(Dir, name)
+	path, err := Path(name)
+	if err != nil {
+		return identity{}, err
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
@@ -27,6 +28,9 @@ var names = map[protoreflect.Name]string{
 	"target": "a target's name", "name": "a name", "id": "the id of a fault", "life": "the name of a life",
 }
 
+// resolveName is the one field "name" that may hold an inline target.
+const resolveName protoreflect.FullName = "netem.v1.ResolveTargetRequest.name"
+
 // checkTexts refuses what no text of a request has, so that none is ever part of a path,
 // a line or a kernel's name by surprise. The error is a *qdisc.FieldError for each.
 func checkTexts(m proto.Message) error {
@@ -44,7 +48,7 @@ func walkTexts(m protoreflect.Message, at string, refuse func(field, text, want 
 		one := func(field string, v protoreflect.Value) {
 			switch f.Kind() {
 			case protoreflect.StringKind:
-				if want := wantText(f.Name(), v.String()); want != "" {
+				if want := wantText(f, v.String()); want != "" {
 					refuse(field, shown(v.String()), want)
 				}
 			case protoreflect.MessageKind:
@@ -68,8 +72,18 @@ func walkTexts(m protoreflect.Message, at string, refuse func(field, text, want 
 }
 
 // wantText says what is wanted instead of a text; empty when it will do.
-func wantText(field protoreflect.Name, s string) string {
+func wantText(f protoreflect.FieldDescriptor, s string) string {
+	field := f.Name()
 	kind, isName := names[field]
+	if field == "target" || f.FullName() == resolveName {
+		kind = "a target's name"
+		if target.Inline(s) {
+			if e, bad := errors.AsType[*qdisc.FieldError](target.CheckText(s)); bad {
+				return e.Want
+			}
+			return ""
+		}
+	}
 	switch {
 	case isName && (len(s) > maxName || strings.Contains(s, "..") || strings.ContainsFunc(s, notInName)):
 		return fmt.Sprintf("%s: letters, digits, '-', '_', '.' and '/', without '..', at most %d", kind, maxName)

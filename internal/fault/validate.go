@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
@@ -60,9 +61,10 @@ func (s Spec) validateWhere() []error {
 		errs = append(errs, &qdisc.FieldError{Field: field, Value: value, Want: want})
 	}
 	switch {
-	case s.Selector == nil && !validName(s.Target):
-		refuse("target", s.Target, "a target's name: letters, digits, '-', '_', '.' and '/', at most 64; or a device")
 	case s.Selector == nil:
+		if err := target.CheckText(s.Target); err != nil {
+			errs = append(errs, err)
+		}
 	case s.Target != "":
 		refuse("target", s.Target, "a target or a device, not both")
 	case len(s.Toxics) > 0:
@@ -134,20 +136,6 @@ func (t Toxic) Key() string {
 		stream = Downstream
 	}
 	return string(t.Kind) + "_" + string(stream)
-}
-
-func validName(s string) bool {
-	if s == "" || len(s) > 64 || strings.Contains(s, "..") {
-		return false
-	}
-	for _, r := range s {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-_./", r):
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // ValidateTTL refuses a time to live that is out of range.

@@ -3,7 +3,6 @@ package journal
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +16,8 @@ func placesOf(places []target.Place) []Place {
 	all := make([]Place, len(places))
 	for i, p := range places {
 		path := fmt.Sprintf("/proc/%d/ns/net", os.Getpid())
-		if p.Namespace != "" {
-			path = filepath.Join(namespaces.Dir, p.Namespace)
+		if ref, err := namespaces.Path(p.Namespace); err == nil && p.Namespace != "" {
+			path = ref
 		}
 		all[i] = Place{Place: p, Path: path}
 		var st unix.Stat_t

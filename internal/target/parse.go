@@ -36,12 +36,14 @@ func parsePort(s string) (uint16, error) {
 // The protocols that have names, and those that have ports; numbers of IANA's
 // "Assigned Internet Protocol Numbers".
 var (
-	protocolNames = []struct {
-		name   string
-		number uint8
-	}{{"tcp", 6}, {"udp", 17}, {"icmp", icmp}, {"icmpv6", icmpv6}, {"sctp", 132}}
+	protocolNames = []namedProtocol{{"tcp", 6}, {"udp", 17}, {"icmp", icmp}, {"icmpv6", icmpv6}, {"sctp", 132}}
 	portProtocols = []uint8{6, 17, 33, 132, 136} // TCP, UDP, DCCP, SCTP, UDP-Lite
 )
+
+type namedProtocol struct {
+	name   string
+	number uint8
+}
 
 const icmp, icmpv6 = 1, 58
 

@@ -17,6 +17,16 @@ var ErrUnknown = errors.New("unknown target")
 type Target struct {
 	// Name is unique in one agent: "pg".
 	Name string
+	// Definition is what it stands for where a definition says so; the zero value of a lab's,
+	// and of one that a Selector says.
+	Definition Definition
+	// Origin is where it comes from; empty for a Selector's.
+	Origin Origin
+	// Moves says that To and From may become others while the target stands, as where a host's
+	// name or the way to it changes: they are to be looked for again while a fault lasts.
+	Moves bool
+	// Missing is why it is nowhere now, of one that is listed; To and From are zero then.
+	Missing string
 	// Lab and Node say which lab's node carries it.
 	Lab, Node string
 	// Address is where clients reach it, protocol TCP.

@@ -20,8 +20,8 @@ func (s Selector) Validate() error {
 	v := validation{}
 	v.device(s.Device)
 	if s.Namespace != "" {
-		if err := namespaces.CheckName(s.Namespace); err != nil {
-			v.refuse("netns", s.Namespace, "a name below "+namespaces.Dir)
+		if err := namespaces.CheckReference(s.Namespace); err != nil {
+			v.refuse("netns", s.Namespace, namespaces.WantReference)
 		}
 	}
 	v.ends("dst", s.Peers)
@@ -54,14 +54,16 @@ const maxDevice = 127
 
 // device refuses what the kernel never calls a device (dev_valid_name of
 // net/core/dev.c), and '@', by which `ip` sets apart what a device is linked to.
-func (v *validation) device(name string) {
+func (v *validation) device(name string) { v.deviceAs("dev", name) }
+
+func (v *validation) deviceAs(field, name string) {
 	switch {
 	case name == "":
-		v.refuse("dev", "", "the name of a device, such as eth0")
+		v.refuse(field, "", "the name of a device, such as eth0")
 	case strings.Contains(name, "@"):
-		v.refuse("dev", name, "the device's name alone, what stands before the '@'; a namespace has a field of its own")
+		v.refuse(field, name, "the device's name alone, what stands before the '@'; a namespace has a field of its own")
 	case name == "." || name == ".." || len(name) > maxDevice || strings.ContainsAny(name, "/: \t\n\v\f\r\x00"):
-		v.refuse("dev", name, fmt.Sprintf("the name of a device: at most %d bytes without '/', ':' and white space", maxDevice))
+		v.refuse(field, name, fmt.Sprintf("the name of a device: at most %d bytes without '/', ':' and white space", maxDevice))
 	}
 }
 

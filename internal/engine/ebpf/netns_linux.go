@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -35,9 +34,9 @@ func meant(name string, cookie uint64) error {
 
 // identify looks at the namespace that has this name now.
 func identify(name string) (identity, error) {
-	path := "/proc/self/ns/net"
-	if name != "" {
-		path = filepath.Join(namespaces.Dir, name)
+	path, err := namespaces.Path(name)
+	if err != nil {
+		return identity{}, err
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -1,0 +1,276 @@
+package target
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"netemd/namespaces"
+)
+
+// Kind says what a Definition stands for.
+type Kind string
+
+// The kinds. Those but Interface have an inline form, "container:web:5432", which stands
+// wherever a target's name does.
+const (
+	KindLab       Kind = "lab" // of a lab; no Definition is of it
+	KindInterface Kind = "interface"
+	KindNamespace Kind = "netns"
+	KindProcess   Kind = "pid"
+	KindContainer Kind = "container"
+	KindAddress   Kind = "host"
+	KindCgroup    Kind = "cgroup"
+	KindUnit      Kind = "unit"
+)
+
+// Origin says where a target comes from. A name is looked for in this order.
+type Origin string
+
+// The origins of a target.
+const (
+	OriginConfig Origin = "config" // targets: of the configuration
+	OriginAdded  Origin = "added"  // netemctl target add
+	OriginLab    Origin = "lab"
+	OriginInline Origin = "inline" // a text such as "container:web:5432"
+)
+
+// Definition says what a name stands for, in the user's words; nothing of it is looked up.
+// Exactly one of Container, PID, Host, Cgroup, Unit, AddressIn, Device and Namespace says
+// the kind, in that order: Device and Namespace may stand beside others as is said there.
+//
+// Ports and Protocol are the target's own, so that packets to it have them as destination,
+// and those from it as source.
+type Definition struct {
+	// Name is what it is called by; empty for an inline one. The key of it in a file.
+	Name string `yaml:"-" json:"name,omitempty"`
+	// Container is a container's name, its id or the beginning of that.
+	Container string `yaml:"container,omitempty" json:"container,omitempty"`
+	// PID is a process in a network namespace other than the agent's.
+	PID int `yaml:"pid,omitempty" json:"pid,omitempty"`
+	// Started is when the process began, in clock ticks since the boot (proc_pid_stat(5),
+	// field 22), so that another one with its number is not taken for it; 0: not known. The
+	// agent fills it in when a definition is added.
+	Started uint64 `yaml:"-" json:"started,omitempty"`
+	// Host is an address or a host name. It is looked up again while a fault lasts, and so is
+	// the way there.
+	Host string `yaml:"host,omitempty" json:"host,omitempty"`
+	// Cgroup is a path below the root of the cgroup hierarchy of version 2: "/user.slice".
+	Cgroup string `yaml:"cgroup,omitempty" json:"cgroup,omitempty"`
+	// Unit is a systemd unit: "postgresql.service".
+	Unit string `yaml:"unit,omitempty" json:"unit,omitempty"`
+	// AddressIn is the one device that has an address in it.
+	AddressIn netip.Prefix `yaml:"address_in,omitempty" json:"address_in,omitzero"`
+	// Device is a network device; beside Container, PID and Namespace the one of several
+	// in there, beside Cgroup and Unit the one that their packets pass.
+	Device string `yaml:"device,omitempty" json:"device,omitempty"`
+	// Namespace is a reference as of package namespaces: alone all of that namespace, beside
+	// Device, AddressIn and Host the one in which they are looked for; empty: the agent's.
+	Namespace string `yaml:"netns,omitempty" json:"netns,omitempty"`
+	// Protocol is the IP protocol; 0 any, with Ports each that has ports.
+	Protocol Protocol `yaml:"protocol,omitempty" json:"protocol,omitempty"`
+	Ports    []Ports  `yaml:"port,omitempty" json:"port,omitempty"`
+}
+
+// Kind is what d stands for; empty when it says nothing.
+func (d Definition) Kind() Kind {
+	switch {
+	case d.Container != "":
+		return KindContainer
+	case d.PID != 0:
+		return KindProcess
+	case d.Host != "":
+		return KindAddress
+	case d.Cgroup != "":
+		return KindCgroup
+	case d.Unit != "":
+		return KindUnit
+	case d.Device != "", d.AddressIn.IsValid():
+		return KindInterface
+	case d.Namespace != "":
+		return KindNamespace
+	}
+	return ""
+}
+
+// Subject is what d stands for without its ports: "container:web", "dev:v0@blue". It is
+// what access rules are about, and two definitions with the same subject impair the same
+// thing.
+func (d Definition) Subject() string {
+	namespace := d.Namespace
+	if ref, err := namespaces.ParseReference(namespace); err == nil {
+		namespace = ref
+	}
+	within := func(s string) string {
+		if namespace != "" {
+			return s + "@" + namespace
+		}
+		return s
+	}
+	inside := func(s string) string {
+		if d.Device != "" {
+			return s + "%" + d.Device
+		}
+		return s
+	}
+	switch k := d.Kind(); k {
+	case KindContainer:
+		return inside("container:" + d.Container)
+	case KindProcess:
+		return inside("pid:" + strconv.Itoa(d.PID))
+	case KindAddress:
+		return within("host:" + d.Host)
+	case KindCgroup:
+		return inside("cgroup:" + d.Cgroup)
+	case KindUnit:
+		return inside("unit:" + d.Unit)
+	case KindInterface:
+		if d.AddressIn.IsValid() {
+			return within("address_in:" + d.AddressIn.String())
+		}
+		return within("dev:" + d.Device)
+	case KindNamespace:
+		return "netns:" + namespace
+	}
+	return ""
+}
+
+// String says d in one line; for the kinds with an inline form, and without a Device beside
+// it, that form: "container:web:5432/tcp".
+func (d Definition) String() string {
+	s := d.Subject()
+	if d.Kind() == KindAddress && d.Namespace == "" && len(d.Ports) > 0 && strings.Contains(d.Host, ":") {
+		s = "host:[" + d.Host + "]"
+	}
+	if len(d.Ports) > 0 {
+		s += ":" + strings.Join(portNames(d.Ports), ",")
+	}
+	if d.Protocol != 0 {
+		s += "/" + d.Protocol.String()
+	}
+	return s
+}
+
+// Flows are the packets to it, as Selector.Match has them, by their ports and protocol; Whole
+// when it has neither.
+func (d Definition) Flows() Match {
+	if len(d.Ports) == 0 && d.Protocol == 0 {
+		return Match{}
+	}
+	m := Match{}
+	for _, p := range orAny(d.Ports) {
+		m.Include = append(m.Include, Flow{Protocol: uint8(d.Protocol), DestinationPorts: p})
+	}
+	return m
+}
+
+// Protocol is the number of an IP protocol, with a name in texts: "tcp".
+type Protocol uint8
+
+// String is "tcp", or the number of one without a name.
+func (p Protocol) String() string {
+	if i := slices.IndexFunc(protocolNames, func(n namedProtocol) bool { return n.number == uint8(p) }); i >= 0 {
+		return protocolNames[i].name
+	}
+	return strconv.Itoa(int(p))
+}
+
+// MarshalText is String.
+func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what ParseProtocol reads.
+func (p *Protocol) UnmarshalText(text []byte) error {
+	n, err := ParseProtocol(string(text))
+	*p = Protocol(n)
+	return err
+}
+
+// MarshalText is String.
+func (p Ports) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what ParsePorts reads.
+func (p *Ports) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePorts(string(text))
+	return err
+}
+
+// Inline reports whether a text is the inline form of a target, and no name.
+func Inline(text string) bool {
+	kind, _, ok := strings.Cut(text, ":")
+	return ok && slices.Contains(inlineKinds, Kind(kind))
+}
+
+// inlineKinds in the order in which they are told.
+var inlineKinds = []Kind{KindContainer, KindProcess, KindNamespace, KindAddress, KindCgroup, KindUnit}
+
+// inlineForms are they in words.
+const inlineForms = "container:NAME, pid:N, netns:NAME, host:NAME, cgroup:/PATH or unit:NAME, each with :PORT behind it if need be"
+
+// Parse reads an inline form: KIND:WHAT, behind it :PORT, :PORT,PORT-PORT and /PROTOCOL where
+// they are said. An address of IPv6 with a port stands in brackets. The error is a
+// *qdisc.FieldError.
+func Parse(text string) (Definition, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	var d Definition
+	what, d2, err := cutFlow(rest)
+	if err != nil {
+		return Definition{}, refusal("target", text, err.Error())
+	}
+	d.Ports, d.Protocol = d2.Ports, d2.Protocol
+	switch Kind(kind) {
+	case KindContainer:
+		d.Container = what
+	case KindProcess:
+		n, err := strconv.Atoi(what)
+		if err != nil || n <= 0 || strconv.Itoa(n) != what {
+			return Definition{}, refusal("pid", what, wantPID)
+		}
+		d.PID = n
+	case KindNamespace:
+		d.Namespace = what
+	case KindAddress:
+		d.Host = strings.TrimSuffix(strings.TrimPrefix(what, "["), "]")
+	case KindCgroup:
+		d.Cgroup = what
+	case KindUnit:
+		d.Unit = what
+	default:
+		return Definition{}, refusal("target", text, inlineForms)
+	}
+	if what == "" {
+		return Definition{}, refusal("target", text, inlineForms)
+	}
+	return d, d.Validate()
+}
+
+// cutFlow takes ports and protocol off the end of an inline form.
+func cutFlow(s string) (what string, d Definition, err error) {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return s, d, nil // its last colon is its own
+	}
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 || i+1 == len(s) || s[i+1] < '0' || s[i+1] > '9' {
+		return s, d, nil
+	}
+	ports, protocol, hasProtocol := strings.Cut(s[i+1:], "/")
+	for p := range strings.SplitSeq(ports, ",") {
+		one, err := ParsePorts(p)
+		if err != nil {
+			if strings.ContainsAny(s[:i], "/:") {
+				return s, Definition{}, nil // a cgroup may be called so: "/kubepods:cri:4bf"
+			}
+			return "", d, fmt.Errorf("%s behind the last ':'", wantPorts)
+		}
+		d.Ports = append(d.Ports, one)
+	}
+	if hasProtocol {
+		n, err := ParseProtocol(protocol)
+		if err != nil {
+			return "", d, fmt.Errorf("a protocol with ports behind the '/', tcp or udp")
+		}
+		d.Protocol = Protocol(n)
+	}
+	return s[:i], d, nil
+}
