@@ -23,6 +23,17 @@ func (n Netem) Merge(other Netem) (Netem, []string) {
 	return merged, nil
 }
 
+// Fill returns n with the groups of fields that it does not set from other: what is set by
+// either, and by n where both do.
+func (n Netem) Fill(other Netem) Netem {
+	for g := range groups {
+		if n.of(g) == (Netem{}) {
+			n.copy(g, &other)
+		}
+	}
+	return n
+}
+
 // groups are the names of the groups: a value and what refines it.
 var groups = [...]string{"delay", "loss", "duplicate", "reorder", "corrupt", "rate", "slot", "limit", "seed"}
 
