@@ -22,7 +22,7 @@ func (a *Agent) labUp(ctx context.Context, def lab.Definition, progress func(ste
 	if err := labRoom(infos, def.Name, a.cfg.Settings.Limits.Labs); err != nil {
 		return lab.Info{}, err
 	}
-	return a.labs.Up(ctx, def, progress)
+	return a.labs.Up(ctx, def, lab.Identity{}, progress)
 }
 
 // labRoom refuses one lab more than may be up; one that is up already has its place.

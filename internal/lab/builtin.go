@@ -3,6 +3,8 @@ package lab
 import (
 	"net/netip"
 	"slices"
+
+	"netemd/internal/target"
 )
 
 // Builtins returns the labs that need no description, by name.
@@ -20,20 +22,19 @@ func Builtin(name string) (Definition, bool) {
 
 // pg is a client, a wire and a server with a real PostgreSQL and a proxy before it.
 func pg() Definition {
-	server := netip.MustParseAddr("10.77.0.2")
-	const postgresPort, proxyPort = 5432, 15432
+	const tcp, postgresPort, proxyPort = 6, 5432, 15432
 	return Definition{
 		Name: "pg",
 		Nodes: []Node{
 			{Name: "client"},
 			{Name: "server", Services: []ServiceDefinition{
 				{Name: "postgres", Kind: KindPostgres, Port: postgresPort},
-				{Name: "proxy", Kind: KindProxy, Port: proxyPort, Upstream: netip.AddrPortFrom(server, postgresPort)},
+				{Name: "proxy", Kind: KindToxiproxy, Port: proxyPort, Upstream: "server:5432"},
 			}},
 		},
 		Links: []Link{{A: "client", B: "server", Subnet: netip.MustParsePrefix("10.77.0.0/24")}},
 		Targets: []TargetDefinition{
-			{Name: "pg", Node: "server", Client: "client", Port: postgresPort, ProxyPort: proxyPort},
+			{Name: "pg", Node: "server", Client: "client", Protocol: tcp, Ports: []target.Ports{target.Port(postgresPort)}, Proxy: "proxy"},
 		},
 	}
 }

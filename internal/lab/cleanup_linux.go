@@ -195,6 +195,9 @@ func (m *Manager) adopt(ctx context.Context, r *running) error {
 	if boot != r.record.BootID {
 		return errors.New("it is of an earlier boot")
 	}
+	if r.record.SchemaVersion != recordVersion {
+		return fmt.Errorf("it is of an earlier netemd: its record has version %d, want %d", r.record.SchemaVersion, recordVersion)
+	}
 	if !r.record.Complete {
 		return errors.New("it was never complete")
 	}

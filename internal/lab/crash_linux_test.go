@@ -27,7 +27,7 @@ func upAndStay(args []string) int {
 		return 4
 	}
 	for {
-		if _, err := m.Up(context.Background(), d, func(step string) { fmt.Println(step) }); err != nil {
+		if _, err := m.Up(context.Background(), d, Identity{}, func(step string) { fmt.Println(step) }); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 5
 		}

@@ -120,10 +120,10 @@ func TestValidate(t *testing.T) {
 		{"self", func(d *Definition) { d.Links[0].B = "client" }, []string{`links[0]: joins "client" with itself`}},
 		{"subnet", func(d *Definition) { d.Links[0].Subnet = netip.MustParsePrefix("10.0.0.0/31") }, []string{"links[0].subnet: 10.0.0.0/31: want a network of at least 4"}},
 		{"overlap", func(d *Definition) { d.Links = append(d.Links, d.Links[0]) }, []string{"links[1].subnet: 10.77.0.0/24 overlaps"}},
-		{"kind", func(d *Definition) { d.Nodes[1].Services[0].Kind = "mysql" }, []string{`nodes.server.services.postgres.kind: "mysql": want postgres or proxy`}},
-		{"upstream", func(d *Definition) { d.Nodes[1].Services[1].Upstream = netip.AddrPort{} }, []string{"services.proxy.upstream: want an address"}},
+		{"kind", func(d *Definition) { d.Nodes[1].Services[0].Kind = "mysql" }, []string{`nodes.server.services.postgres.kind: "mysql": want command, postgres`}},
+		{"upstream", func(d *Definition) { d.Nodes[1].Services[1].Upstream = "nope:1" }, []string{"services.proxy.upstream: \"nope:1\": want a node"}},
 		{"port", func(d *Definition) { d.Nodes[1].Services[1].Port = 5432 }, []string{"services.proxy.port: 5432: want"}},
-		{"target", func(d *Definition) { d.Targets[0].Client, d.Targets[0].Port = "nope", 0 }, []string{`no link between client "nope"`, "targets.pg.port: want 1 to 65535"}},
+		{"target", func(d *Definition) { d.Targets[0].Client = "nope" }, []string{`no link between client "nope"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := pg()

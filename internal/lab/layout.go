@@ -107,18 +107,23 @@ func (d Definition) Resolve() ([]target.Target, error) {
 	for _, t := range d.Targets {
 		i, l, _ := d.between(t.Client, t.Node)
 		server := l.address(t.Node)
-		const tcp = 6
+		port := uint16(0)
+		if len(t.Ports) > 0 {
+			port = t.Ports[0].First
+		}
 		out := target.Target{
 			Name: t.Name, Lab: d.Name, Node: t.Node,
-			Address:         netip.AddrPortFrom(server, t.Port),
+			Address:         netip.AddrPortFrom(server, port),
 			ClientNamespace: d.Namespace(t.Client), ServerNamespace: d.Namespace(t.Node),
 			To:   d.egress(i, t.Node),
 			From: d.egress(i, t.Client),
 		}
-		out.To.Match = target.Match{Include: []target.Flow{{Protocol: tcp, Destination: host(server), DestinationPorts: target.Port(t.Port)}}}
+		for _, ports := range t.Ports {
+			out.To.Match.Include = append(out.To.Match.Include, target.Flow{Protocol: t.Protocol, Destination: host(server), DestinationPorts: ports})
+		}
 		out.From.Match = out.To.Match.Reverse()
-		if t.ProxyPort != 0 {
-			out.Proxy = netip.AddrPortFrom(server, t.ProxyPort)
+		if s, ok := d.service(t.Proxy); ok {
+			out.Proxy = netip.AddrPortFrom(server, s.Port)
 		}
 		all = append(all, out)
 	}
@@ -139,6 +144,18 @@ func (d Definition) egress(i int, node string) target.Place {
 	}
 	p.Namespace, p.Device = d.Namespace(from), d.device(from, i)
 	return p
+}
+
+// service returns the service of that name.
+func (d Definition) service(name string) (ServiceDefinition, bool) {
+	for _, n := range d.Nodes {
+		for _, s := range n.Services {
+			if s.Name == name {
+				return s, true
+			}
+		}
+	}
+	return ServiceDefinition{}, false
 }
 
 // host is the prefix of the one address.

@@ -93,20 +93,20 @@ func (m *Manager) lock(ctx context.Context) error {
 
 func (m *Manager) unlock() { <-m.change }
 
-// Up makes a lab, tells progress each step (which may be nil) and returns when all
+// Up makes a lab, whose commands run as who asked for it, tells progress each step (which may be nil) and returns when all
 // services answer. A lab that is up is returned as it is. When a step fails or ctx
 // ends, everything is undone; what could not be is kept as a broken lab, for Down. The
 // error is ErrConflict when a namespace's name is taken or the lab is up with another
 // definition, or broken.
-func (m *Manager) Up(ctx context.Context, d Definition, progress func(step string)) (Info, error) {
-	info, err := m.up(ctx, d, progress)
+func (m *Manager) Up(ctx context.Context, d Definition, by Identity, progress func(step string)) (Info, error) {
+	info, err := m.up(ctx, d, by, progress)
 	if err != nil {
 		return Info{}, fmt.Errorf("lab up: %s: %w", d.Name, err)
 	}
 	return info, nil
 }
 
-func (m *Manager) up(ctx context.Context, d Definition, progress func(string)) (Info, error) {
+func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress func(string)) (Info, error) {
 	if err := d.Validate(); err != nil {
 		return Info{}, err
 	}
@@ -150,7 +150,7 @@ func (m *Manager) up(ctx context.Context, d Definition, progress func(string)) (
 	if err := os.MkdirAll(m.dir(), 0o755); err != nil {
 		return Info{}, err
 	}
-	r := &running{record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, Sysctls: map[string][]Sysctl{}}}
+	r := &running{record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, By: by, Sysctls: map[string][]Sysctl{}}}
 	if err := m.make(ctx, r, progress); err != nil {
 		progress("undo")
 		return Info{}, errors.Join(err, m.undo(ctx, r))

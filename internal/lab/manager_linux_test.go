@@ -83,14 +83,14 @@ func testDefinition(t testing.TB, services ...ServiceDefinition) Definition {
 		Name:    fmt.Sprintf("nt-lab-%d-%d", os.Getpid(), labCounter.Add(1)),
 		Nodes:   []Node{{Name: "client"}, {Name: "server", Services: services}},
 		Links:   []Link{{A: "client", B: "server", Subnet: netip.MustParsePrefix("10.78.0.0/24")}},
-		Targets: []TargetDefinition{{Name: "db", Node: "server", Client: "client", Port: 5432, ProxyPort: 15432}},
+		Targets: []TargetDefinition{{Name: "db", Node: "server", Client: "client", Protocol: 6, Ports: []target.Ports{target.Port(5432)}}},
 	}
 }
 
 var (
 	serverAddress   = netip.MustParseAddr("10.78.0.2")
 	postgresService = ServiceDefinition{Name: "postgres", Kind: KindPostgres, Port: 5432}
-	proxyService    = ServiceDefinition{Name: "proxy", Kind: KindProxy, Port: 15432, Upstream: netip.AddrPortFrom(serverAddress, 5432)}
+	proxyService    = ServiceDefinition{Name: "proxy", Kind: KindToxiproxy, Port: 15432, Upstream: "server:5432"}
 )
 
 // openDir is a state folder that PostgreSQL's user reaches, unlike t.TempDir.
@@ -174,7 +174,7 @@ func TestNetwork(t *testing.T) {
 	m := newManager(t, dir)
 	m.cfg.NewDevice = func(_ context.Context, p target.Place) error { devices = append(devices, p); return nil }
 	began := time.Now()
-	info, err := m.Up(t.Context(), d, nil)
+	info, err := m.Up(t.Context(), d, Identity{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,26 +250,26 @@ func TestNetwork(t *testing.T) {
 	}
 	talk(t, client, server)
 
-	again, err := m.Up(t.Context(), d, nil)
+	again, err := m.Up(t.Context(), d, Identity{}, nil)
 	if err != nil || !again.Up.Equal(info.Up) {
 		t.Errorf("up again: %+v, %v", again, err)
 	}
 	other := d
 	other.Targets = nil
-	if _, err := m.Up(t.Context(), other, nil); !errors.Is(err, ErrConflict) {
+	if _, err := m.Up(t.Context(), other, Identity{}, nil); !errors.Is(err, ErrConflict) {
 		t.Errorf("up with another definition: %v", err)
 	}
 	if got, err := m.Get(t.Context(), d.Name); err != nil || got.Name != d.Name {
 		t.Errorf("get: %+v, %v", got, err)
 	}
 	ip(t, "-n", wire, "link", "del", "server")
-	if _, err := m.Up(t.Context(), d, nil); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "device server in "+wire) {
+	if _, err := m.Up(t.Context(), d, Identity{}, nil); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "device server in "+wire) {
 		t.Errorf("up of a lab without a wire's device: %v", err)
 	}
 	if err := namespaces.Delete(wire); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Up(t.Context(), d, nil); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "namespace "+wire+" is gone") {
+	if _, err := m.Up(t.Context(), d, Identity{}, nil); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "namespace "+wire+" is gone") {
 		t.Errorf("up of a broken lab: %v", err)
 	}
 	for i, want := range []bool{true, false} {
@@ -332,7 +332,7 @@ func TestSixAndDirect(t *testing.T) {
 		d.Links[0].Subnet = netip.MustParsePrefix("fd00:78::/64")
 		d.Links[0].Direct = direct
 		m := newManager(t, t.TempDir())
-		if _, err := m.Up(t.Context(), d, nil); err != nil {
+		if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		var l net.Listener
@@ -368,7 +368,7 @@ func TestConflict(t *testing.T) {
 			defer func() { _ = namespaces.Delete(taken) }()
 			dir := t.TempDir()
 			m := newManager(t, dir)
-			_, err := m.Up(t.Context(), d, nil)
+			_, err := m.Up(t.Context(), d, Identity{}, nil)
 			if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), taken) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("up: %v", err)
 			}
@@ -388,10 +388,10 @@ func TestConflict(t *testing.T) {
 func TestTwoAgents(t *testing.T) {
 	d := testDefinition(t)
 	first, second := newManager(t, t.TempDir()), newManager(t, t.TempDir())
-	if _, err := first.Up(t.Context(), d, nil); err != nil {
+	if _, err := first.Up(t.Context(), d, Identity{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, err := second.Up(t.Context(), d, nil)
+	_, err := second.Up(t.Context(), d, Identity{}, nil)
 	if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "belongs to the netemd with the state folder "+first.cfg.StateDir) {
 		t.Errorf("the second's: %v", err)
 	}
@@ -429,7 +429,7 @@ func TestUndo(t *testing.T) {
 		for _, step := range c.steps {
 			d := testDefinition(t, c.service)
 			ctx, cancel := context.WithCancelCause(t.Context())
-			_, err := m.Up(ctx, d, func(s string) {
+			_, err := m.Up(ctx, d, Identity{}, func(s string) {
 				if strings.HasPrefix(s, step) {
 					time.AfterFunc(5*time.Millisecond, func() { cancel(stop) })
 					if !strings.HasPrefix(s, "postgres") {
@@ -445,7 +445,7 @@ func TestUndo(t *testing.T) {
 	}
 	d := testDefinition(t)
 	m.cfg.NewDevice = func(context.Context, target.Place) error { return stop }
-	if _, err := m.Up(t.Context(), d, nil); !errors.Is(err, stop) {
+	if _, err := m.Up(t.Context(), d, Identity{}, nil); !errors.Is(err, stop) {
 		t.Errorf("failing device: %v", err)
 	}
 	nothingLeft(t, dir, d)
@@ -456,7 +456,7 @@ func TestOrphans(t *testing.T) {
 	d := testDefinition(t)
 	dir := t.TempDir()
 	m := newManager(t, dir)
-	if _, err := m.Up(t.Context(), d, nil); err != nil {
+	if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	sleep := exec.Command("sleep", "60")

@@ -43,7 +43,7 @@ func testPostgres(t *testing.T, dir string) {
 	d := testDefinition(t, postgresService, proxyService)
 	m := newManager(t, dir)
 	began := time.Now()
-	info, err := m.Up(t.Context(), d, func(step string) { t.Logf("%8.3f s %s", time.Since(began).Seconds(), step) })
+	info, err := m.Up(t.Context(), d, Identity{}, func(step string) { t.Logf("%8.3f s %s", time.Since(began).Seconds(), step) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func testPostgres(t *testing.T, dir string) {
 		t.Error(err)
 	}
 
-	if again, err := next.Up(t.Context(), d, nil); err != nil || again.Nodes[1].Services[0].PID != after[0].PID {
+	if again, err := next.Up(t.Context(), d, Identity{}, nil); err != nil || again.Nodes[1].Services[0].PID != after[0].PID {
 		t.Errorf("up after adopting: %+v, %v", again, err)
 	}
 
@@ -152,7 +152,7 @@ func TestBrokenLab(t *testing.T) {
 	d := testDefinition(t, postgresService)
 	dir := openDir(t)
 	m := newManager(t, dir)
-	info, err := m.Up(t.Context(), d, nil)
+	info, err := m.Up(t.Context(), d, Identity{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

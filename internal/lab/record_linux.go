@@ -19,6 +19,8 @@ type record struct {
 	SchemaVersion int        `json:"schemaVersion"`
 	BootID        string     `json:"boot_id"`
 	Definition    Definition `json:"definition"`
+	// By is who asked for it.
+	By Identity `json:"by"`
 	// Complete says that the lab was up.
 	Complete bool            `json:"complete"`
 	Up       time.Time       `json:"up"`
@@ -39,7 +41,12 @@ type serviceRecord struct {
 	Process process `json:"process"`
 }
 
-const recordVersion = 1
+// recordVersion is what is written. Version 1 knew wires alone and one subnet for each
+// link: its namespaces and processes are named as today's, so that it can be taken down.
+const (
+	recordVersion    = 2
+	oldRecordVersion = 1
+)
 
 // dir is where the labs' records and folders are.
 func (m *Manager) dir() string { return filepath.Join(m.cfg.StateDir, "labs") }
@@ -143,11 +150,14 @@ func readRecord(path, name string) (*record, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, err
 	}
-	if r.SchemaVersion != recordVersion {
+	if r.SchemaVersion != recordVersion && r.SchemaVersion != oldRecordVersion {
 		return nil, fmt.Errorf("version %d, want %d", r.SchemaVersion, recordVersion)
 	}
 	if r.Definition.Name != name {
 		return nil, fmt.Errorf("is of lab %q", r.Definition.Name)
+	}
+	if r.SchemaVersion == oldRecordVersion {
+		return &r, r.Definition.checkNames()
 	}
 	return &r, r.Definition.Validate()
 }

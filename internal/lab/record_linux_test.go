@@ -13,11 +13,11 @@ import (
 )
 
 func TestReadRecord(t *testing.T) {
-	good := `{"schemaVersion":1,"boot_id":"b","definition":{"Name":"x","Nodes":[{"Name":"a"}]}}`
+	good := `{"schemaVersion":2,"boot_id":"b","definition":{"Name":"x","Nodes":[{"Name":"a"}]}}`
 	for _, c := range []struct{ name, text, want string }{
 		{"x", good, ""},
 		{"y", good, `is of lab "x"`},
-		{"x", strings.Replace(good, ":1,", ":2,", 1), "version 2, want 1"},
+		{"x", strings.Replace(good, ":2,", ":3,", 1), "version 3, want 2"},
 		{"..", strings.Replace(good, `"x"`, `".."`, 1), `name: "..": want`},
 		{"x", "{", "unexpected end"},
 	} {
@@ -40,7 +40,7 @@ func FuzzReadRecord(f *testing.F) {
 			t.Fatal(err)
 		}
 		r, err := readRecord(path, "x")
-		if err == nil && (r.Definition.Name != "x" || r.Definition.Validate() != nil) {
+		if err == nil && (r.Definition.Name != "x" || r.Definition.checkNames() != nil) {
 			t.Errorf("accepted %q", text)
 		}
 	})
@@ -140,5 +140,40 @@ func TestRealPath(t *testing.T) {
 		if got, want := realPath(dir+"/link"+end), base+"/real"+end; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
+	}
+}
+
+// TestOldRecord takes over a state folder with a lab of the earlier kind of record.
+func TestOldRecord(t *testing.T) {
+	for _, by := range []string{"adopt", "cleanup"} {
+		d := testDefinition(t)
+		dir := t.TempDir()
+		m := newManager(t, dir)
+		if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		boot, err := bootID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := `{"schemaVersion":1,"boot_id":"` + boot + `","complete":true,"definition":{"Name":"` + d.Name + `","Nodes":[{"Name":"client","Services":null},
+			{"Name":"server","Services":[{"Name":"proxy","Kind":"proxy","Port":15432,"Upstream":"10.78.0.2:5432"}]}],
+			"Links":[{"A":"client","B":"server","Subnet":"10.78.0.0/24","Direct":false}],
+			"Targets":[{"Name":"db","Node":"server","Client":"client","Port":5432,"ProxyPort":15432}]},
+			"services":[{"node":"server","name":"proxy","kind":"proxy","address":"10.78.0.2:15432","process":{"pid":0,"start":0}}]}`
+		if err := os.WriteFile(m.recordPath(d.Name), []byte(old), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		next := newManager(t, dir)
+		if by == "adopt" {
+			err = next.Adopt(t.Context())
+		} else {
+			err = next.Cleanup(t.Context())
+		}
+		if err != nil {
+			t.Errorf("%s: %v", by, err)
+		}
+		nothingLeft(t, dir, d)
+		_ = m.Close()
 	}
 }

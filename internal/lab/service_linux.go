@@ -60,7 +60,11 @@ func (m *Manager) startService(ctx context.Context, r *running, node string, s S
 		return m.startPostgres(ctx, r, rec, progress)
 	}
 	progress(fmt.Sprintf("%s: starting on %s", rec.Name, rec.Address))
-	return m.startProxy(ctx, r, rec, s.Upstream)
+	upstream, err := r.record.Definition.Upstream(s)
+	if err != nil {
+		return err
+	}
+	return m.startProxy(ctx, r, rec, upstream)
 }
 
 // adoptService checks that an earlier process's service answers. A proxy is replaced:
@@ -81,7 +85,11 @@ func (m *Manager) adoptService(ctx context.Context, r *running, rec *serviceReco
 	for _, n := range d.Nodes {
 		for _, s := range n.Services {
 			if s.Name == rec.Name {
-				return m.startProxy(ctx, r, rec, s.Upstream)
+				upstream, err := d.Upstream(s)
+				if err != nil {
+					return err
+				}
+				return m.startProxy(ctx, r, rec, upstream)
 			}
 		}
 	}
@@ -91,7 +99,7 @@ func (m *Manager) adoptService(ctx context.Context, r *running, rec *serviceReco
 // ProxySocket returns the unix socket of the API of the lab's proxy that listens at
 // that address.
 func (m *Manager) ProxySocket(lab string, at netip.AddrPort) (string, error) {
-	s, err := m.service(lab, KindProxy, at)
+	s, err := m.service(lab, KindToxiproxy, at)
 	if err != nil {
 		return "", err
 	}

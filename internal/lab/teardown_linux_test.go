@@ -25,7 +25,7 @@ func TestBadRecord(t *testing.T) {
 	first, second := newManager(t, dir), newManager(t, t.TempDir())
 	for m, ds := range map[*Manager][]Definition{first: {healthy, ruined}, second: {others}} {
 		for _, d := range ds {
-			if _, err := m.Up(t.Context(), d, nil); err != nil {
+			if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -35,9 +35,9 @@ func TestBadRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = first.Close()
-	believable := `{"schemaVersion":1,"definition":{"Name":"x","Nodes":[{"Name":"a"}]},"services":[{"Name":"db","address":"1.2.3.4:5","home":"/etc"}]}`
+	believable := `{"schemaVersion":2,"definition":{"Name":"x","Nodes":[{"Name":"a"}]},"services":[{"Name":"db","address":"1.2.3.4:5","home":"/etc"}]}`
 	bad := map[string]string{
-		"other": `{"schemaVersion":2}`, ruined.Name: "{", others.Name: "", "..": "", "x": believable,
+		"other": `{"schemaVersion":3}`, ruined.Name: "{", others.Name: "", "..": "", "x": believable,
 	}
 	for name, text := range bad {
 		if err := os.WriteFile(first.recordPath(name), []byte(text), 0o600); err != nil {
@@ -55,7 +55,7 @@ func TestBadRecord(t *testing.T) {
 	if err := next.Adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, log.String(), "level=WARN", next.recordPath("other"), "version 2, want 1", next.recordPath(ruined.Name), "is none of ours")
+	contains(t, log.String(), "level=WARN", next.recordPath("other"), "version 3, want 2", next.recordPath(ruined.Name), "is none of ours")
 	adopted, err := next.Targets(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestInterruptedDown(t *testing.T) {
 			d := testDefinition(t)
 			dir := t.TempDir()
 			m := newManager(t, dir)
-			if _, err := m.Up(t.Context(), d, nil); err != nil {
+			if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
 				t.Fatal(err)
 			}
 			// It says when it is asked to end, and goes on.
@@ -186,7 +186,7 @@ func TestBroken(t *testing.T) {
 			return errors.Join(os.Remove(m.recordPath(d.Name)), os.MkdirAll(obstacle, 0o755))
 		}
 		if wasUp {
-			if _, err := m.Up(t.Context(), d, nil); err != nil {
+			if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if err := obstruct(); err != nil {
@@ -198,7 +198,7 @@ func TestBroken(t *testing.T) {
 				m.cfg.NewDevice = nil
 				return errors.Join(stop, obstruct())
 			}
-			if _, err := m.Up(t.Context(), d, nil); !errors.Is(err, stop) || !strings.Contains(err.Error(), "not empty") {
+			if _, err := m.Up(t.Context(), d, Identity{}, nil); !errors.Is(err, stop) || !strings.Contains(err.Error(), "not empty") {
 				t.Errorf("up: %v, want the cause and why it was not undone", err)
 			}
 		}
@@ -212,7 +212,7 @@ func TestBroken(t *testing.T) {
 			if ts, err := m.Targets(t.Context()); err != nil || len(ts) != 0 {
 				t.Errorf("targets: %v, %v", ts, err)
 			}
-			if _, err := m.Up(t.Context(), d, nil); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "take it down first") {
+			if _, err := m.Up(t.Context(), d, Identity{}, nil); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "take it down first") {
 				t.Errorf("up of a broken lab: %v", err)
 			}
 		}
@@ -223,7 +223,7 @@ func TestBroken(t *testing.T) {
 			t.Errorf("down after the obstacle: %v, %v", existed, err)
 		}
 		nothingLeft(t, dir, d)
-		if _, err := m.Up(t.Context(), d, nil); err != nil {
+		if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
 			t.Errorf("up after it: %v", err)
 		}
 	}

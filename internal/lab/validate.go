@@ -6,16 +6,15 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-)
 
-// The kinds of services.
-const (
-	KindPostgres = "postgres"
-	KindProxy    = "proxy"
+	"netemd/qdisc"
 )
 
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+var kinds = []string{KindCommand, KindPostgres, KindToxiproxy, KindHTTPEcho, KindGRPCEcho}
 
 const nameWant = "1 to 32 of a-z, 0-9 and '-', not at the ends"
 
@@ -55,15 +54,15 @@ func (d Definition) Validate() error {
 			}
 			services[s.Name] = true
 			switch s.Kind {
-			case KindPostgres:
-			case KindProxy:
-				if !s.Upstream.IsValid() || s.Upstream.Port() == 0 {
-					bad(path+".upstream", "want an address with a port, such as 10.77.0.2:5432")
+			case KindPostgres, KindHTTPEcho, KindGRPCEcho, KindCommand, "":
+			case KindToxiproxy:
+				if _, err := d.Upstream(s); err != nil {
+					bad(path+".upstream", "%v", err)
 				}
 			default:
-				bad(path+".kind", "%q: want %s or %s", s.Kind, KindPostgres, KindProxy)
+				bad(path+".kind", "%q: want %s", s.Kind, strings.Join(kinds, ", "))
 			}
-			if s.Port == 0 || ports[s.Port] {
+			if !s.command() && (s.Port == 0 || ports[s.Port]) {
 				bad(path+".port", "%d: want 1 to 65535, each once in a node", s.Port)
 			}
 			ports[s.Port] = true
@@ -98,15 +97,35 @@ func (d Definition) Validate() error {
 			bad(path, "is there twice")
 		}
 		targets[t.Name] = true
-		if t.Port == 0 {
-			bad(path+".port", "want 1 to 65535")
-		}
 		if _, _, ok := d.between(t.Client, t.Node); !ok {
 			bad(path, "no link between client %q and node %q", t.Client, t.Node)
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// Upstream returns the address that a service forwards to, of the node's first link where
+// it is said by a node. The error is a *qdisc.FieldError without a field.
+func (d Definition) Upstream(s ServiceDefinition) (netip.AddrPort, error) {
+	refused := &qdisc.FieldError{Value: s.Upstream, Want: "a node or an address with a port, such as server:5432 or 10.77.0.2:5432"}
+	at, number, ok := strings.Cut(s.Upstream, ":")
+	if a, err := netip.ParseAddrPort(s.Upstream); err == nil && a.Port() != 0 {
+		return a, nil
+	}
+	port, err := strconv.ParseUint(number, 10, 16)
+	if !ok || err != nil || port == 0 {
+		return netip.AddrPort{}, refused
+	}
+	a, ok := d.Address(at)
+	if !ok {
+		refused.Want = "a node of the lab that has a link, with a port"
+		return netip.AddrPort{}, refused
+	}
+	return netip.AddrPortFrom(a, uint16(port)), nil
+}
+
+// command reports whether the service is a program of the user's own.
+func (s ServiceDefinition) command() bool { return s.Kind == "" || s.Kind == KindCommand }
 
 // between returns the first link that joins the two nodes, and its number.
 func (d Definition) between(a, b string) (int, Link, bool) {
@@ -135,4 +154,25 @@ func (l Link) address(node string) netip.Addr {
 		return first.Next()
 	}
 	return first
+}
+
+// checkNames checks what a lab's traces are found by: the names of the lab, of its nodes
+// and of its services.
+func (d Definition) checkNames() error {
+	names := []string{d.Name}
+	for _, n := range d.Nodes {
+		names = append(names, n.Name)
+		for _, s := range n.Services {
+			names = append(names, s.Name)
+		}
+	}
+	for _, s := range d.Switches {
+		names = append(names, s.Name)
+	}
+	for _, n := range names {
+		if !nameForm.MatchString(n) {
+			return &qdisc.FieldError{Field: "name", Value: n, Want: nameWant}
+		}
+	}
+	return nil
 }
