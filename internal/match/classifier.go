@@ -41,20 +41,20 @@ func Classifier(m target.Match, header int) (asm.Instructions, error) {
 
 // Stack is how many bytes at the top of the stack Select uses, so that what must
 // outlive it lies below.
-const Stack = 80
+const Stack = 88
 
 const (
-	stackHeader = -40 // IPv4 or IPv6 header
-	stackExt    = -48 // 8 bytes of an IPv6 extension header; a tag; both ports
+	stackHeader = -48 // IPv4 or IPv6 header; 8 bytes are free behind it, for receiver
+	stackExt    = -56 // 8 bytes of an IPv6 extension header; a tag; both ports
 
 	// What flows are compared with, in 32 bits each. The verifier follows what is
 	// known of a number in a register or in 8 aligned bytes of the stack, and would
 	// look at every flow once for each outcome of the flows before. Of these it knows
 	// nothing, so that programs take it a time that grows with their length only.
-	stackSourcePort      = -52
-	stackDestinationPort = -60
-	stackProtocol        = -68
-	stackFlags           = -76
+	stackSourcePort      = -60
+	stackDestinationPort = -68
+	stackProtocol        = -76
+	stackFlags           = -84
 )
 
 // skbProtocol is the offset in struct __sk_buff (linux/bpf.h).
@@ -71,6 +71,12 @@ func (s *Sequence) Select(m target.Match, header int, pass string) error {
 		return fmt.Errorf("match: %w", err)
 	}
 	p := program{Sequence: s, pass: pass, rest: pass, control: m.Control}
+	if looksUp(m) {
+		var err error
+		if p.sockets, err = socketLayout(); err != nil {
+			return fmt.Errorf("match: which packets go to the processes of a cgroup: %w", err)
+		}
+	}
 	if everything(m) {
 		p.rest = selected
 	}
@@ -112,6 +118,8 @@ type program struct {
 	// pass is where to go with what is not selected, rest with what belongs to no flow.
 	pass, rest string
 	control    bool
+	// sockets is where the kernel has the cgroup of a socket, if a flow needs it.
+	sockets layout
 }
 
 // branch is what is done with the packets of one family. There is one for each, since
@@ -345,6 +353,8 @@ func (p *program) compare(b *branch, source, destination int16) {
 			p.ports(stackSourcePort, f.SourcePorts, miss)
 			p.prefix(destination, f.Destination, miss)
 			p.prefix(source, f.Source, miss)
+			p.sender(f, miss)
+			p.receiver(b, f, source, miss)
 			p.Add(asm.Ja.Label(found))
 			p.At(miss)
 		}

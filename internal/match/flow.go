@@ -90,7 +90,7 @@ func ofFamily(flows []target.Flow, want int) []target.Flow {
 // whole reports whether f selects every packet of its families.
 func whole(f target.Flow) bool {
 	return f.Protocol == 0 && !flagged(f) && f.SourcePorts.Any() && f.DestinationPorts.Any() &&
-		f.Source.Bits() <= 0 && f.Destination.Bits() <= 0
+		f.Source.Bits() <= 0 && f.Destination.Bits() <= 0 && f.SourceCgroup.Any() && f.DestinationCgroup.Any()
 }
 
 // flagged reports whether f selects by TCP flags.

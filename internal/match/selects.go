@@ -11,9 +11,20 @@ import (
 
 // Selects reports whether m selects a packet. It begins at the link layer, whose
 // header is header bytes long: 14 for Ethernet, whose EtherType says what follows, 0
-// for none, where IP's own version does. m must be valid.
+// for none, where IP's own version does. m must be valid. Where it selects by cgroups, the
+// packet is one of no socket.
 func Selects(m target.Match, packet []byte, header int) bool {
+	return Ends{}.Selects(m, packet, header)
+}
+
+// Ends are the cgroups of the sockets of a packet, each with those above it: the ids by
+// their levels, from the root. Empty is no socket.
+type Ends struct{ Sender, Receiver []uint64 }
+
+// Selects is the function Selects for a packet between e.
+func (e Ends) Selects(m target.Match, packet []byte, header int) bool {
 	c := read(packet, header)
+	c.ends = e
 	if c.control && !m.Control {
 		return false
 	}
@@ -33,12 +44,14 @@ type content struct {
 	sourcePort, destinationPort int
 	// flags are those of a TCP header, noFlags where there is none.
 	flags int
+	// ends are the sockets, which the packet itself does not tell.
+	ends Ends
 }
 
 func (c *content) belongs(f target.Flow) bool {
 	address := func(p netip.Prefix, a netip.Addr) bool { return !p.IsValid() || p.Contains(a) }
 	port := func(p target.Ports, n int) bool { return p.Any() || int(p.First) <= n && n <= int(p.Last) }
-	return address(f.Source, c.source) && address(f.Destination, c.destination) &&
+	return c.sentBy(f.SourceCgroup) && c.isFor(f.DestinationCgroup) && address(f.Source, c.source) && address(f.Destination, c.destination) &&
 		(f.Protocol == 0 || int(f.Protocol) == c.protocol) &&
 		port(f.SourcePorts, c.sourcePort) && port(f.DestinationPorts, c.destinationPort) &&
 		(!flagged(f) || c.flags&(int(f.FlagsSet|f.FlagsClear)|noFlags) == int(f.FlagsSet))

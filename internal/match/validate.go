@@ -97,6 +97,14 @@ func validateFlow(field string, f target.Flow) []error {
 	case f.FlagsSet&f.FlagsClear != 0:
 		refuse(".flags", "%s cannot be set and clear", target.FlagsText(f.FlagsSet&f.FlagsClear, 0))
 	}
+	for _, c := range []target.Cgroup{f.SourceCgroup, f.DestinationCgroup} {
+		if c != (target.Cgroup{}) && (c.ID == 0 || c.Level < 1 || c.Level > maxLevel) {
+			refuse(".cgroup", "%q with id %d at level %d, want one below the root that exists", c.Path, c.ID, c.Level)
+		}
+	}
+	if !f.DestinationCgroup.Any() && f.Protocol != 0 && f.Protocol != protoTCP && f.Protocol != protoUDP {
+		refuse(".destination_cgroup", "protocol %d: whose socket a packet is for can be told of TCP and UDP only", f.Protocol)
+	}
 	if f.Protocol != 0 && walked(f.Protocol) {
 		refuse(".protocol", "%d is an IPv6 extension header, want what it carries", f.Protocol)
 	}

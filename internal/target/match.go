@@ -34,6 +34,11 @@ type Flow struct {
 	// SYN, 4 RST, 8 PSH, 16 ACK, 32 URG, 64 ECE, 128 CWR): all of the one must be set,
 	// and none of the other. Any of them needs Protocol 6.
 	FlagsSet, FlagsClear uint8
+	// SourceCgroup selects packets of IP that a socket of this host sent, by that of the
+	// socket; where the packet has left its socket behind, as forwarded ones have, it is not
+	// selected. DestinationCgroup selects packets of TCP and UDP by the socket of the place's
+	// namespace that they are for, and needs Protocol 0, 6 or 17.
+	SourceCgroup, DestinationCgroup Cgroup
 }
 
 // Ports is a range of ports, both ends included. The zero value is any, also packets
@@ -74,7 +79,10 @@ func (f Flow) String() string {
 	if f.Protocol != 0 {
 		add(ProtocolName(f.Protocol))
 	}
-	end := func(name string, p netip.Prefix, ports Ports) {
+	end := func(name string, p netip.Prefix, c Cgroup, ports Ports) {
+		if !c.Any() {
+			add(name + " cgroup " + c.Path)
+		}
 		if p.IsValid() {
 			add(name + " " + p.String())
 		}
@@ -85,8 +93,8 @@ func (f Flow) String() string {
 	if f.flagged() {
 		add("flags " + FlagsText(f.FlagsSet, f.FlagsClear))
 	}
-	end("from", f.Source, f.SourcePorts)
-	end("to", f.Destination, f.DestinationPorts)
+	end("from", f.Source, f.SourceCgroup, f.SourcePorts)
+	end("to", f.Destination, f.DestinationCgroup, f.DestinationPorts)
 	if len(parts) == 0 {
 		return "any"
 	}
@@ -127,6 +135,7 @@ func (m Match) Reverse() Match {
 		for i, f := range out {
 			f.Source, f.Destination = f.Destination, f.Source
 			f.SourcePorts, f.DestinationPorts = f.DestinationPorts, f.SourcePorts
+			f.SourceCgroup, f.DestinationCgroup = f.DestinationCgroup, f.SourceCgroup
 			out[i] = f
 		}
 		return out
@@ -154,6 +163,9 @@ func (f Flow) key() string {
 		f.SourcePorts.String() + "," + f.DestinationPorts.String()
 	if f.flagged() {
 		key += "," + FlagsText(f.FlagsSet, f.FlagsClear)
+	}
+	if !f.SourceCgroup.Any() || !f.DestinationCgroup.Any() {
+		key += ",cgroups " + strconv.FormatUint(f.SourceCgroup.ID, 10) + ">" + strconv.FormatUint(f.DestinationCgroup.ID, 10)
 	}
 	return key
 }

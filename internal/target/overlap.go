@@ -39,13 +39,15 @@ func (f Flow) intersect(g Flow) (Flow, bool) {
 	if g.Protocol != 0 && g.Protocol != both.Protocol {
 		return Flow{}, false
 	}
-	var ok [4]bool
+	var ok [6]bool
 	both.Source, ok[0] = narrower(f.Source, g.Source)
 	both.Destination, ok[1] = narrower(f.Destination, g.Destination)
 	both.SourcePorts, ok[2] = f.SourcePorts.intersect(g.SourcePorts)
 	both.DestinationPorts, ok[3] = f.DestinationPorts.intersect(g.DestinationPorts)
+	both.SourceCgroup, ok[4] = f.SourceCgroup.within(g.SourceCgroup)
+	both.DestinationCgroup, ok[5] = f.DestinationCgroup.within(g.DestinationCgroup)
 	both.FlagsSet, both.FlagsClear = f.FlagsSet|g.FlagsSet, f.FlagsClear|g.FlagsClear
-	if ok != [4]bool{true, true, true, true} || both.FlagsSet&both.FlagsClear != 0 {
+	if ok != [6]bool{true, true, true, true, true, true} || both.FlagsSet&both.FlagsClear != 0 {
 		return Flow{}, false
 	}
 	if _, same := family(both.Source, both.Destination); !same {
@@ -98,27 +100,31 @@ func (f Flow) covers(g Flow) bool {
 	within := func(p, q Ports) bool {
 		return p.Any() || !q.Any() && p.First <= q.First && q.Last <= p.Last
 	}
+	member := func(c, d Cgroup) bool { return c.Any() || !d.Any() && c.above(d) }
 	return (f.Protocol == 0 || f.Protocol == g.Protocol) && f.FlagsSet&^g.FlagsSet == 0 && f.FlagsClear&^g.FlagsClear == 0 &&
 		contains(f.Source, g.Source) && contains(f.Destination, g.Destination) &&
+		member(f.SourceCgroup, g.SourceCgroup) && member(f.DestinationCgroup, g.DestinationCgroup) &&
 		within(f.SourcePorts, g.SourcePorts) && within(f.DestinationPorts, g.DestinationPorts)
 }
 
 // Mirrors reports whether other selects the answers to what m selects, and the two
 // are told apart although both are seen at one hook, as on a loopback device: by the
-// ports, where only one end's are said and clients have others, or by ends that have
-// nothing in common. Only a socket whose peer has a port of the same Include belongs to
-// both.
+// ports, where only one end's are said and clients have others, by a cgroup at one end,
+// or by ends that have nothing in common. Only a socket whose peer has a port of the same
+// Include, or is in the same cgroup, belongs to both.
 func (m Match) Mirrors(other Match) bool {
 	if m.Reverse().Key() != other.Key() || len(m.Include) == 0 {
 		return false
 	}
-	served := func(said, open Ports) bool { return said.served() && open.Any() }
+	served := func(said, open Ports, c, other Cgroup) bool {
+		return said.served() && open.Any() || !c.Any() && other.Any()
+	}
 	sources, destinations := 0, 0
 	for _, f := range m.Include {
-		if served(f.SourcePorts, f.DestinationPorts) {
+		if served(f.SourcePorts, f.DestinationPorts, f.SourceCgroup, f.DestinationCgroup) {
 			sources++
 		}
-		if served(f.DestinationPorts, f.SourcePorts) {
+		if served(f.DestinationPorts, f.SourcePorts, f.DestinationCgroup, f.SourceCgroup) {
 			destinations++
 		}
 	}
