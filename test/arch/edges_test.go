@@ -25,6 +25,8 @@ var allowed = map[string][]string{
 	"internal/fault":   {"internal/content", "internal/schedule", "internal/target", "qdisc"},
 	// A fault that changes by a timetable, as a function of time.
 	"internal/schedule": {"qdisc"},
+	// Impairments with a name, and where their numbers come from.
+	"internal/profile": {"qdisc"},
 	// Which packets a deterministic fault acts on; plain types, for both sides of the socket.
 	"internal/content": {"internal/ether", "qdisc"},
 	// The link layer of a packet, for both of the rooms that read one.
