@@ -90,7 +90,7 @@ func around(key, value string) (text string, line, column int) {
 // every calls f for the path of each key that a file can have.
 func every(t reflect.Type, parent string, f func(key string, t reflect.Type)) {
 	for field := range t.Fields() {
-		key, ft := join(parent, name(field)), field.Type
+		key, ft := fieldKey(parent, field), field.Type
 		f(key, ft)
 		if ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct {
 			key, ft = key+"[]", ft.Elem()
@@ -99,6 +99,12 @@ func every(t reflect.Type, parent string, f func(key string, t reflect.Type)) {
 			every(ft, key, f)
 		}
 	}
+}
+
+// fieldKey is the path of a field's key.
+func fieldKey(parent string, f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return strings.TrimPrefix(parent+"."+name, ".")
 }
 
 // Each key refuses what it cannot mean, and says so in one form with its place.

@@ -2,10 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
-	"reflect"
-	"slices"
-	"strings"
 
 	"netemd/internal/access"
 	"netemd/internal/fault"
@@ -61,53 +57,8 @@ const (
 // leading are the keys without which the others of their section mean nothing.
 var leading = map[string]string{"tcp": "listen", "audit": "path", "metrics": "listen", "traces": "otlp_endpoint"}
 
-// form is what the value at key may be: its own form, or the keys below it.
-func form(key string, t reflect.Type) string {
-	if f, ok := forms[withoutIndex(key)]; ok {
-		return f
-	}
-	return "keys below it (" + strings.Join(keys(t), ", ") + "), or the key left out"
-}
-
-// withoutIndex is "allow[].verbs" for "allow[3].verbs[1]": what is said of a list is said of
-// its elements.
-func withoutIndex(key string) string {
-	for {
-		open := strings.LastIndexByte(key, '[')
-		if open < 0 || key[open:] == "[]" {
-			return key
-		}
-		length := strings.IndexByte(key[open:], ']')
-		rest := key[open+length+1:]
-		switch {
-		case rest == "" && strings.Contains(key, "."): // an element of a rule's list
-			key = key[:open]
-		default:
-			return key[:open] + "[]" + rest
-		}
-	}
-}
-
-// keys are those of a mapping that t holds, in the order in which they are told.
-func keys(t reflect.Type) []string {
-	var out []string
-	for f := range t.Fields() {
-		out = append(out, name(f))
-	}
-	return out
-}
-
-// name is the key of a field; the tag alone says it.
-func name(f reflect.StructField) string {
-	n, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return n
-}
-
 func path(most int) string {
 	return fmt.Sprintf("an absolute path of at most %d bytes without '..' and doubled '/'", most)
 }
 
 func number(least, most int) string { return fmt.Sprintf("a number from %d to %d", least, most) }
-
-// sections are the keys of leading, in order.
-func sections() []string { return slices.Sorted(maps.Keys(leading)) }

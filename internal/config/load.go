@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"netemd/internal/strictyaml"
 )
 
 // File is a configuration, and where in which file each key of it stands.
@@ -13,7 +15,7 @@ type File struct {
 	Config
 	// Path is the file; empty where there was none and the defaults are in force.
 	Path string
-	at   places
+	doc  *strictyaml.Document
 }
 
 // Load reads the file at path, or DefaultPath for an empty one, which alone may be
@@ -38,30 +40,18 @@ func Load(path string) (File, error) {
 		return File{}, fmt.Errorf("configuration: %w", err) // the kernel's has the path
 	}
 	file := File{Path: path}
-	var mistakes []*Mistake
-	file.Config, file.at, mistakes = parse(text)
-	if err := file.all(mistakes); err != nil {
-		return File{}, err
+	if file.Config, file.doc = parse(path, text); file.doc.Err() != nil {
+		return File{}, file.doc.Err()
 	}
 	return file, nil
-}
-
-// all are mistakes of the file as one error; nil for none.
-func (f File) all(mistakes []*Mistake) error {
-	for _, m := range mistakes {
-		m.Path = f.Path
-	}
-	return all(mistakes)
 }
 
 // Explain makes each *qdisc.FieldError of err, which is about a value of the configuration
 // that this host does not have, a *Mistake with the file, line and column. Other errors stay
 // as they are.
 func (f File) Explain(err error) error {
-	mistakes, rest := ofFields(err)
-	if len(mistakes) == 0 {
-		return err
+	if f.doc == nil {
+		return format.None().Explain(err)
 	}
-	f.at.locate(mistakes)
-	return errors.Join(f.all(mistakes), rest)
+	return f.doc.Explain(err)
 }

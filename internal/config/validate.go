@@ -11,6 +11,7 @@ import (
 
 	"netemd/internal/access"
 	"netemd/internal/fault"
+	"netemd/internal/strictyaml"
 	"netemd/qdisc"
 )
 
@@ -39,7 +40,7 @@ const outOfRange = " is out of range"
 
 // Validate returns everything that is wrong with c, each as a *Mistake. It asks nothing of
 // the host.
-func (c Config) Validate() error { return all(c.mistakes()) }
+func (c Config) Validate() error { return strictyaml.Join(c.mistakes()) }
 
 func (c Config) mistakes() []*Mistake {
 	v := &validation{}
@@ -61,7 +62,7 @@ func (c Config) mistakes() []*Mistake {
 	}
 	v.ttl("ttl.default", c.TTL.Default, most)
 	v.limits(c.Limits)
-	rules, _ := ofFields(access.Validate(c.Allow))
+	rules, _ := strictyaml.Of(access.Validate(c.Allow))
 	v.mistakes = append(v.mistakes, rules...)
 	v.path("audit.path", c.Audit.Path, maxPath, false)
 	v.count("audit.max_megabytes", c.Audit.MaxMegabytes, 1, maxMegabytes)
@@ -78,7 +79,9 @@ func (v *validation) refuse(key, value, wrong, want string) {
 }
 
 // wrong refuses a value that has not the form of its key.
-func (v *validation) wrong(key, value string) { v.refuse(key, value, notValid(value), forms[key]) }
+func (v *validation) wrong(key, value string) {
+	v.refuse(key, value, strictyaml.NotValid(value), forms[key])
+}
 
 // path wants an absolute one without "..", which root follows wherever it was started.
 func (v *validation) path(key, path string, most int, needed bool) {
@@ -94,7 +97,7 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 func (v *validation) count(key string, n, least, most int) {
 	if n < least || n > most {
-		v.refuse(key, strconv.Itoa(n), quote(strconv.Itoa(n))+outOfRange, forms[key])
+		v.refuse(key, strconv.Itoa(n), strictyaml.Quote(strconv.Itoa(n))+outOfRange, forms[key])
 	}
 }
 
@@ -102,7 +105,7 @@ func (v *validation) ttl(key string, d Duration, most time.Duration) bool {
 	t := time.Duration(d)
 	ok := t >= fault.MinTTL && t <= most
 	if !ok {
-		v.refuse(key, d.String(), quote(d.String())+outOfRange,
+		v.refuse(key, d.String(), strictyaml.Quote(d.String())+outOfRange,
 			fmt.Sprintf("a time from %s to %s with its unit, such as 1m", qdisc.FormatDuration(fault.MinTTL), qdisc.FormatDuration(most)))
 	}
 	return ok
@@ -110,7 +113,7 @@ func (v *validation) ttl(key string, d Duration, most time.Duration) bool {
 
 func (v *validation) limits(l Limits) {
 	if l.RequestBytes < minRequest || l.RequestBytes > maxRequest {
-		v.refuse("limits.request_bytes", l.RequestBytes.String(), quote(l.RequestBytes.String())+outOfRange, forms["limits.request_bytes"])
+		v.refuse("limits.request_bytes", l.RequestBytes.String(), strictyaml.Quote(l.RequestBytes.String())+outOfRange, forms["limits.request_bytes"])
 	}
 	v.count("limits.faults", l.Faults, 1, maxFaults)
 	v.count("limits.faults_per_owner", l.FaultsPerOwner, 1, maxFaults)

@@ -17,15 +17,6 @@ func (b Bytes) String() string { return qdisc.Bytes(b).String() }
 // String is the text that is read back.
 func (m Mode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
 
-// MarshalYAML writes it with its unit.
-func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
-
-// MarshalYAML writes it with its unit.
-func (b Bytes) MarshalYAML() (any, error) { return b.String(), nil }
-
-// MarshalYAML writes it as text: as a number it would be read as another one elsewhere.
-func (m Mode) MarshalYAML() (any, error) { return m.String(), nil }
-
 // UnmarshalText reads "10m".
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := qdisc.ParseDuration(string(text))

@@ -58,7 +58,9 @@ var allowed = map[string][]string{
 	"internal/client":   {"api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
 	// Who may do what, the configuration that says so, and the log of who did.
 	"internal/access": {"internal/fault", "qdisc"},
-	"internal/config": {"internal/access", "internal/fault", "qdisc"},
+	"internal/config": {"internal/access", "internal/fault", "internal/strictyaml", "qdisc"},
+	// How every file of ours is read, and what is wrong with one is said.
+	"internal/strictyaml": {"qdisc"},
 	"internal/audit":  {"internal/monotonic"},
 	// Metrics and traces: what the agent does, for others to see. The books of the faults
 	// know nothing of it; it stands around what they work with.
