@@ -137,8 +137,8 @@ func (d Definition) Subject() string {
 	return ""
 }
 
-// String says d in one line; for the kinds with an inline form, and without a Device beside
-// it, that form: "container:web:5432/tcp".
+// String says d in one line; for the kinds with an inline form that form:
+// "container:web%eth1:5432/tcp".
 func (d Definition) String() string {
 	s := d.Subject()
 	if d.Kind() == KindAddress && d.Namespace == "" && len(d.Ports) > 0 && strings.Contains(d.Host, ":") {
@@ -208,7 +208,7 @@ var inlineKinds = []Kind{KindContainer, KindProcess, KindNamespace, KindAddress,
 // inlineForms are they in words.
 const inlineForms = "container:NAME, pid:N, netns:NAME, host:NAME, cgroup:/PATH or unit:NAME, each with :PORT behind it if need be"
 
-// Parse reads an inline form: KIND:WHAT, behind it :PORT, :PORT,PORT-PORT and /PROTOCOL where
+// Parse reads an inline form: KIND:WHAT, of a container and a process with %DEVICE for one of several devices, behind it :PORT, :PORT,PORT-PORT and /PROTOCOL where
 // they are said. An address of IPv6 with a port stands in brackets. The error is a
 // *qdisc.FieldError.
 func Parse(text string) (Definition, error) {
@@ -221,8 +221,10 @@ func Parse(text string) (Definition, error) {
 	d.Ports, d.Protocol = d2.Ports, d2.Protocol
 	switch Kind(kind) {
 	case KindContainer:
-		d.Container = what
+		d.Container, d.Device, _ = strings.Cut(what, "%")
+		what = d.Container
 	case KindProcess:
+		what, d.Device, _ = strings.Cut(what, "%")
 		n, err := strconv.Atoi(what)
 		if err != nil || n <= 0 || strconv.Itoa(n) != what {
 			return Definition{}, refusal("pid", what, wantPID)

@@ -19,6 +19,8 @@ func TestParse(t *testing.T) {
 		"container:web:5432":               {Container: "web", Ports: port},
 		"container:web:5432/tcp":           {Container: "web", Ports: port, Protocol: tcp},
 		"container:web:80,8000-8100":       {Container: "web", Ports: []Ports{Port(80), {8000, 8100}}},
+		"container:web%eth1:5432":          {Container: "web", Device: "eth1", Ports: port},
+		"pid:4711%eth1":                    {PID: 4711, Device: "eth1"},
 		"pid:4711":                         {PID: 4711},
 		"pid:4711:5432":                    {PID: 4711, Ports: port},
 		"netns:blue":                       {Namespace: "blue"},

@@ -30,7 +30,7 @@ func Resolve(ctx context.Context, s Selector, lookup Lookup) (Target, error) {
 	}
 	ns, err := namespaces.Share(s.Namespace)
 	if err != nil {
-		return Target{}, badNamespace(s.Namespace, err)
+		return Target{}, BadNamespace(s.Namespace, err)
 	}
 	defer ns.Release()
 	links, err := ns.Links(ctx)
@@ -68,13 +68,20 @@ func readable(link netlink.Link) error {
 	return fmt.Errorf("%s is a GRE device without one remote end: its packets begin with the outer header, behind which no flow is found: %w", g.Name, errors.ErrUnsupported)
 }
 
-// badNamespace says which namespaces there are.
-func badNamespace(name string, err error) error {
+// BadNamespace makes an error of Open's for a reference: a *qdisc.FieldError that says which
+// namespaces there are for a name, and ErrVanished for a path that is gone.
+func BadNamespace(name string, err error) error {
 	if errors.Is(err, namespaces.ErrStale) {
 		return fmt.Errorf("%w: %w", &qdisc.FieldError{Field: "netns", Value: name, Want: "a network namespace"}, namespaces.ErrStale)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if strings.HasPrefix(name, "/proc/") {
+		return fmt.Errorf("%w: %w", ErrVanished, err)
+	}
+	if strings.HasPrefix(name, "/") {
+		return fmt.Errorf("%w: %w", &qdisc.FieldError{Field: "netns", Value: name, Want: namespaces.WantReference}, err)
 	}
 	entries, listErr := namespaces.List()
 	if listErr != nil {

@@ -13,6 +13,9 @@ import (
 // target has.
 var ErrUnknown = errors.New("unknown target")
 
+// ErrVanished is returned, wrapped, where what a target stands for is not there any more.
+var ErrVanished = errors.New("target has vanished")
+
 // Target is what a user calls by name.
 type Target struct {
 	// Name is unique in one agent: "pg".

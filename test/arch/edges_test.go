@@ -42,6 +42,11 @@ var allowed = map[string][]string{
 	"internal/journal": {"internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
 	// Engines know what a fault is and where; never who holds it.
 	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/failpoint", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
+	"internal/cgroup": {"internal/target", "namespaces", "qdisc"},
+	// Containers and their processes, without the libraries of what runs them.
+	"internal/container": {},
+	// Where the packets of what a name stands for pass.
+	"internal/location": {"internal/cgroup", "internal/container", "internal/fault", "internal/target", "namespaces", "qdisc"},
 	// What a match selects, as Go and as a program for the kernel; for both engines.
 	"internal/match": {"internal/ether", "internal/target"},
 	// What a verification found, for both sides of the socket.
@@ -66,7 +71,7 @@ var allowed = map[string][]string{
 	// know nothing of it; it stands around what they work with.
 	"internal/telemetry": {"api/", "internal/config", "internal/content", "internal/fault", "internal/lease", "internal/target", "internal/version", "qdisc"},
 	"internal/agent": {"api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
-		"internal/lab", "internal/lab/", "internal/lease", "internal/offload", "internal/prober", "internal/target", "internal/telemetry", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
+		"internal/lab", "internal/lab/", "internal/lease", "internal/location", "internal/container", "internal/offload", "internal/prober", "internal/target", "internal/telemetry", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	"internal/testbed":    {},
