@@ -102,9 +102,11 @@ var units = map[reflect.Type]unit{
 	reflect.TypeFor[qdisc.Bytes]():   unitOf(qdisc.ParseBytes, qdisc.Bytes.String, "an amount with its unit, such as 64KiB"),
 	reflect.TypeFor[qdisc.Distribution](): unitOf(qdisc.ParseDistribution, func(d qdisc.Distribution) string { return string(d) },
 		"a distribution: normal, pareto, paretonormal or uniform"),
-	reflect.TypeFor[netip.Addr]():     unitOf(parseAddr, netip.Addr.String, "an IP address, such as 10.1.0.1 or fd00::1"),
-	reflect.TypeFor[netip.Prefix]():   unitOf(parsePrefix, netip.Prefix.String, "a subnet as ADDRESS/BITS with the bits behind it zero, such as 10.1.0.0/24 or fd00:1::/64"),
-	reflect.TypeFor[netip.AddrPort](): unitOf(netip.ParseAddrPort, netip.AddrPort.String, "ADDRESS:PORT, such as 10.1.0.1:80"),
+	reflect.TypeFor[qdisc.LossState]():      unitOf(qdisc.ParseLossState, qdisc.LossState.String, "shares with commas between, such as 1%,10%,5%,50%,0.1%"),
+	reflect.TypeFor[qdisc.GilbertElliott](): unitOf(qdisc.ParseGilbertElliott, qdisc.GilbertElliott.String, "shares with commas between, such as 1%,10%"),
+	reflect.TypeFor[netip.Addr]():           unitOf(parseAddr, netip.Addr.String, "an IP address, such as 10.1.0.1 or fd00::1"),
+	reflect.TypeFor[netip.Prefix]():         unitOf(parsePrefix, netip.Prefix.String, "a subnet as ADDRESS/BITS with the bits behind it zero, such as 10.1.0.0/24 or fd00:1::/64"),
+	reflect.TypeFor[netip.AddrPort]():       unitOf(netip.ParseAddrPort, netip.AddrPort.String, "ADDRESS:PORT, such as 10.1.0.1:80"),
 }
 
 // parseAddr refuses zones, which are devices: none is named by an address here.

@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	// The link layer of a packet, for both of the rooms that read one.
 	"internal/ether": {},
 	"internal/lab":   {"internal/child", "internal/failpoint", "internal/target", "namespaces", "qdisc"},
-	"internal/lab/":  {"internal/child", "internal/lab", "internal/target", "namespaces", "qdisc"},
+	"internal/lab/":  {"internal/child", "internal/impairment", "internal/lab", "internal/strictyaml", "internal/target", "namespaces", "qdisc"},
 	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
 	// The clock that events and records are told by.
 	"internal/monotonic": {},
@@ -66,7 +66,9 @@ var allowed = map[string][]string{
 	"internal/config": {"internal/access", "internal/fault", "internal/strictyaml", "qdisc"},
 	// How every file of ours is read, and what is wrong with one is said.
 	"internal/strictyaml": {"qdisc"},
-	"internal/audit":  {"internal/monotonic"},
+	// An impairment as those files say it.
+	"internal/impairment": {"qdisc"},
+	"internal/audit":      {"internal/monotonic"},
 	// Metrics and traces: what the agent does, for others to see. The books of the faults
 	// know nothing of it; it stands around what they work with.
 	"internal/telemetry": {"api/", "internal/config", "internal/content", "internal/fault", "internal/lease", "internal/target", "internal/version", "qdisc"},
