@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
@@ -48,24 +47,32 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// Find is the group at a path below the root. The error is a *qdisc.FieldError that lists
-// what stands there for one that does not exist, and matches fs.ErrNotExist then.
-func Find(path string) (target.Cgroup, error) {
+// Find is the group that a text names: one at a path below the root, which begins with '/',
+// or that of a unit of systemd. The error is a *qdisc.FieldError that lists what there is for
+// one that does not exist or is ambiguous, and matches fs.ErrNotExist for the first.
+func Find(text string) (Group, error) {
+	if !strings.HasPrefix(text, "/") {
+		return findUnit(text)
+	}
+	return findPath(text)
+}
+
+func findPath(path string) (Group, error) {
 	root, err := Root()
 	if err != nil {
-		return target.Cgroup{}, err
+		return Group{}, err
 	}
-	path = filepath.Clean("/" + path)
+	path = filepath.Clean(path)
 	id, err := idOf(filepath.Join(root, path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return target.Cgroup{}, missing(root, path)
+		return Group{}, missing(root, path)
 	case err != nil:
-		return target.Cgroup{}, fmt.Errorf("find cgroup %s: %w", path, err)
+		return Group{}, fmt.Errorf("find cgroup %s: %w", path, err)
 	case path == "/":
-		return target.Cgroup{}, &qdisc.FieldError{Field: "cgroup", Value: path, Want: "a group below the root, which has all processes"}
+		return Group{}, &qdisc.FieldError{Field: "cgroup", Value: path, Want: "a group below the root, which has all processes"}
 	}
-	return target.Cgroup{Path: path, ID: id, Level: strings.Count(path, "/")}, nil
+	return Group{Path: path, ID: id, Level: strings.Count(path, "/")}, nil
 }
 
 // idOf asks for the number of a group, by which file handles name it (kernfs_encode_fh of
@@ -128,7 +135,7 @@ func few(all []string) string {
 
 // Standing is nil while c is there. The error is fs.ErrNotExist when it is gone, also when
 // another one has its path by now.
-func Standing(c target.Cgroup) error {
+func Standing(c Group) error {
 	root, err := Root()
 	if err != nil {
 		return err
@@ -151,7 +158,7 @@ const maxGroups = 100_000
 var errEnough = errors.New("enough")
 
 // Contains reports whether the group with that id is c or stands below it.
-func Contains(c target.Cgroup, id uint64) (bool, error) {
+func Contains(c Group, id uint64) (bool, error) {
 	if c.ID == id {
 		return true, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
@@ -14,16 +13,16 @@ import (
 // (systemd.resource-control(5)).
 var unitKinds = []string{".service", ".scope", ".slice", ".socket", ".mount", ".swap"}
 
-// FindUnit is the group of a unit of systemd, of the system's or of a user's: the one with
+// findUnit is the group of a unit of systemd, of the system's or of a user's: the one with
 // its name, wherever it stands. A name without a kind is a service's. The error is a
 // *qdisc.FieldError that lists the candidates when there are several, or none.
-func FindUnit(name string) (target.Cgroup, error) {
+func findUnit(name string) (Group, error) {
 	if !slices.Contains(unitKinds, filepath.Ext(name)) {
 		name += ".service"
 	}
 	root, err := Root()
 	if err != nil {
-		return target.Cgroup{}, err
+		return Group{}, err
 	}
 	var found, units []string
 	err = walk(root, func(dir string) error {
@@ -38,20 +37,20 @@ func FindUnit(name string) (target.Cgroup, error) {
 		return nil
 	})
 	if err != nil {
-		return target.Cgroup{}, fmt.Errorf("find unit %s: %w", name, err)
+		return Group{}, fmt.Errorf("find unit %s: %w", name, err)
 	}
 	switch len(found) {
 	case 1:
-		return Find(found[0])
+		return findPath(found[0])
 	case 0:
 		want := "a unit that runs: no cgroup is called like one"
 		if units = alike(name, units); len(units) > 0 {
 			want = "a unit that runs: " + few(units)
 		}
-		return target.Cgroup{}, gone{&qdisc.FieldError{Field: "unit", Value: name, Want: want}}
+		return Group{}, gone{&qdisc.FieldError{Field: "unit", Value: name, Want: want}}
 	}
 	slices.Sort(found)
-	return target.Cgroup{}, &qdisc.FieldError{
+	return Group{}, &qdisc.FieldError{
 		Field: "unit", Value: name, Want: "one of them, as cgroup:PATH: " + few(found),
 	}
 }

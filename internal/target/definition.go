@@ -67,7 +67,8 @@ type Definition struct {
 	// in there, beside Cgroup and Unit the one that their packets pass.
 	Device string `yaml:"device,omitempty" json:"device,omitempty"`
 	// Namespace is a reference as of package namespaces: alone all of that namespace, beside
-	// Device, AddressIn and Host the one in which they are looked for; empty: the agent's.
+	// Device, AddressIn, Host, Cgroup and Unit the one in which they, or the packets of these,
+	// are looked for; empty: the agent's.
 	Namespace string `yaml:"netns,omitempty" json:"netns,omitempty"`
 	// Protocol is the IP protocol; 0 any, with Ports each that has ports.
 	Protocol Protocol `yaml:"protocol,omitempty" json:"protocol,omitempty"`
@@ -123,9 +124,9 @@ func (d Definition) Subject() string {
 	case KindAddress:
 		return within("host:" + d.Host)
 	case KindCgroup:
-		return inside("cgroup:" + d.Cgroup)
+		return within(inside("cgroup:" + d.Cgroup))
 	case KindUnit:
-		return inside("unit:" + d.Unit)
+		return within(inside("unit:" + d.Unit))
 	case KindInterface:
 		if d.AddressIn.IsValid() {
 			return within("address_in:" + d.AddressIn.String())

@@ -72,7 +72,7 @@ func (d Definition) Validate() error {
 
 // beside says which keys may stand beside that of a kind.
 var beside = map[Kind]string{
-	KindContainer: "device", KindProcess: "device", KindAddress: "netns", KindCgroup: "device", KindUnit: "device",
+	KindContainer: "device", KindProcess: "device", KindAddress: "netns", KindCgroup: "device netns", KindUnit: "device netns",
 	KindInterface: "device address_in netns", KindNamespace: "netns",
 }
 

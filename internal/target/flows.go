@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"netemd/internal/cgroup"
 	"netemd/qdisc"
 )
 
@@ -48,6 +49,13 @@ func (s Selector) Match(ctx context.Context, lookup Lookup) (Match, error) {
 		m.Exclude = append(m.Exclude, Flow{SourcePorts: p}, Flow{DestinationPorts: p})
 	}
 	m.Exclude = compact(m.Exclude)
+	if s.Cgroup != "" {
+		c, err := cgroup.Find(s.Cgroup)
+		if err != nil {
+			return Match{}, err
+		}
+		m = m.Of(c)
+	}
 	if n := len(m.Include) + len(m.Exclude); n > MaxFlows {
 		return Match{}, tooMany(n)
 	}

@@ -44,8 +44,8 @@ func (f Flow) intersect(g Flow) (Flow, bool) {
 	both.Destination, ok[1] = narrower(f.Destination, g.Destination)
 	both.SourcePorts, ok[2] = f.SourcePorts.intersect(g.SourcePorts)
 	both.DestinationPorts, ok[3] = f.DestinationPorts.intersect(g.DestinationPorts)
-	both.SourceCgroup, ok[4] = f.SourceCgroup.within(g.SourceCgroup)
-	both.DestinationCgroup, ok[5] = f.DestinationCgroup.within(g.DestinationCgroup)
+	both.SourceCgroup, ok[4] = f.SourceCgroup.Within(g.SourceCgroup)
+	both.DestinationCgroup, ok[5] = f.DestinationCgroup.Within(g.DestinationCgroup)
 	both.FlagsSet, both.FlagsClear = f.FlagsSet|g.FlagsSet, f.FlagsClear|g.FlagsClear
 	if ok != [6]bool{true, true, true, true, true, true} || both.FlagsSet&both.FlagsClear != 0 {
 		return Flow{}, false
@@ -100,7 +100,7 @@ func (f Flow) covers(g Flow) bool {
 	within := func(p, q Ports) bool {
 		return p.Any() || !q.Any() && p.First <= q.First && q.Last <= p.Last
 	}
-	member := func(c, d Cgroup) bool { return c.Any() || !d.Any() && c.above(d) }
+	member := func(c, d Cgroup) bool { return c.Any() || !d.Any() && c.Above(d) }
 	return (f.Protocol == 0 || f.Protocol == g.Protocol) && f.FlagsSet&^g.FlagsSet == 0 && f.FlagsClear&^g.FlagsClear == 0 &&
 		contains(f.Source, g.Source) && contains(f.Destination, g.Destination) &&
 		member(f.SourceCgroup, g.SourceCgroup) && member(f.DestinationCgroup, g.DestinationCgroup) &&

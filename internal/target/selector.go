@@ -30,6 +30,10 @@ type Selector struct {
 	// FlagsSet and FlagsClear select TCP packets by their flags, as in Flow. They need
 	// Protocol 6.
 	FlagsSet, FlagsClear uint8
+	// Cgroup narrows the local end to the processes of a group of cgroup v2, by a path below
+	// the root, "/system.slice/pg.service", or the name of a systemd unit: on egress what they
+	// send, on ingress what goes to them. Protocol is 0, TCP or UDP then.
+	Cgroup string
 	// Control also takes ARP and neighbour discovery; only for a whole device.
 	Control bool
 }
@@ -64,6 +68,9 @@ func (s Selector) String() string {
 	add("src-port", portNames(s.LocalPorts))
 	add("exclude-dst", s.ExcludePeers)
 	add("exclude-port", portNames(s.ExcludePorts))
+	if s.Cgroup != "" {
+		parts = append(parts, "cgroup "+s.Cgroup)
+	}
 	if s.Control {
 		parts = append(parts, "with control packets")
 	}

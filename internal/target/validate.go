@@ -31,10 +31,29 @@ func (s Selector) Validate() error {
 	v.ports("src-port", s.LocalPorts, s.Protocol)
 	v.ports("exclude-port", s.ExcludePorts, s.Protocol)
 	v.flags(s)
-	if s.Control && !s.whole() {
+	if s.Cgroup != "" {
+		v.cgroup(s)
+	}
+	if s.Control && (!s.whole() || s.Cgroup != "") {
 		v.refuse("control", "", "no flow beside it: ARP and neighbour discovery belong to none, only to a whole device")
 	}
 	return errors.Join(v.errs...)
+}
+
+// cgroup refuses what is no path of a cgroup and no unit, and protocols without sockets that
+// packets could be told by.
+func (v *validation) cgroup(s Selector) {
+	const udp = 17
+	d := Definition{Unit: s.Cgroup}
+	if strings.HasPrefix(s.Cgroup, "/") {
+		d = Definition{Cgroup: s.Cgroup}
+	}
+	if err := d.Validate(); err != nil {
+		v.refuse("cgroup", s.Cgroup, "the path of a cgroup below the root of its hierarchy, such as /system.slice/nginx.service, without '..', or the name of a systemd unit")
+	}
+	if s.Protocol != 0 && s.Protocol != tcp && s.Protocol != udp {
+		v.refuse("protocol", ProtocolName(s.Protocol), "tcp, udp or none beside a cgroup: only of these it is known whose a packet is")
+	}
 }
 
 // whole reports whether s includes all packets of its device.

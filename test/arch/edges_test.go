@@ -21,7 +21,9 @@ var allowed = map[string][]string{
 	"cmd/netemd":       {"internal/agent", "internal/child", "internal/config", "internal/fault", "internal/version", "qdisc"},
 	"internal/child":   {"namespaces"},
 	"internal/version": {},
-	"internal/target":  {"namespaces", "qdisc"},
+	"internal/target":  {"internal/cgroup", "namespaces", "qdisc"},
+	// Groups of processes, by path and by unit; plain types for both sides of the socket.
+	"internal/cgroup": {"qdisc"},
 	"internal/fault":   {"internal/content", "internal/schedule", "internal/target", "qdisc"},
 	// A fault that changes by a timetable, as a function of time.
 	"internal/schedule": {"qdisc"},

@@ -1,4 +1,4 @@
-package cgroup
+package target
 
 import (
 	"context"
@@ -9,61 +9,52 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"netemd/internal/target"
+	"netemd/internal/cgroup"
 	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
-// Group is the one that d means, of the kinds cgroup and unit.
-func Group(d target.Definition) (target.Cgroup, error) {
-	if d.Kind() == target.KindUnit {
-		return FindUnit(d.Unit)
-	}
-	return Find(d.Cgroup)
-}
-
-// Resolve finds the group of d, of the kinds cgroup and unit, and where its packets pass: the
+// ResolveCgroup finds the group of d, of the kinds cgroup and unit, and where its packets pass: the
 // device that d says, or the one with the default route. Packets from it are selected by
 // their socket, on egress; packets to it by the socket that they are for, on ingress, or on
 // loopback on egress, where every packet passes. It needs CAP_SYS_ADMIN for another
 // namespace than the process's own. The error is a *qdisc.FieldError for what does not
 // exist or is ambiguous, and matches fs.ErrNotExist when that is the group.
-func Resolve(ctx context.Context, d target.Definition) (target.Target, error) {
-	c, err := Group(d)
+func ResolveCgroup(ctx context.Context, d Definition) (Target, error) {
+	c, err := cgroup.Find(d.Cgroup + d.Unit) // the one or the other
 	if err != nil {
-		return target.Target{}, err
+		return Target{}, err
 	}
 	ns, err := namespaces.Share(d.Namespace)
 	if err != nil {
-		return target.Target{}, err
+		return Target{}, err
 	}
 	defer ns.Release()
 	links, err := ns.Links(ctx)
 	if err != nil {
-		return target.Target{}, err
+		return Target{}, err
 	}
 	device := d.Device
 	if device == "" {
 		if device, err = defaultDevice(links); err != nil {
-			return target.Target{}, err
+			return Target{}, err
 		}
 	}
-	t, err := target.Resolve(ctx, target.Selector{Namespace: d.Namespace, Device: device}, nil)
+	t, err := Resolve(ctx, Selector{Namespace: d.Namespace, Device: device}, nil)
 	if err != nil {
-		return target.Target{}, err
+		return Target{}, err
 	}
 	t.Name, t.Definition = d.Name, d
 	if t.Name == "" {
 		t.Name = d.String()
 	}
-	t.Moves = d.Device == ""
 	to := d.Flows()
 	t.To.Match, t.From.Match = to.Reverse().Of(c).Reverse(), to.Reverse().Of(c)
-	if t.To.Hook == target.Egress && t.From.Hook == target.Egress { // loopback
+	if t.To.Hook == Egress && t.From.Hook == Egress { // loopback
 		return t, nil
 	}
 	// Said from the target's side, so the other way round than from the device's.
-	t.To.Hook, t.From.Hook = target.Ingress, target.Egress
+	t.To.Hook, t.From.Hook = Ingress, Egress
 	return t, nil
 }
 
@@ -107,12 +98,13 @@ func isDefault(r netlink.Route) bool {
 	return ones == 0 && r.Dst.IP.IsUnspecified()
 }
 
-// StandingTarget is Standing for every group by which t's packets are selected; nil for a
-// target without.
-func StandingTarget(t target.Target) error {
+// Standing is nil while the groups by which t's packets are selected are there, or there are
+// none. The error is fs.ErrNotExist when one is gone, also when another one has its path by
+// now.
+func (t Target) Standing() error {
 	var errs []error
 	for _, c := range t.To.Match.Cgroups() {
-		errs = append(errs, Standing(c))
+		errs = append(errs, cgroup.Standing(c))
 	}
 	return errors.Join(errs...)
 }
