@@ -13,10 +13,5 @@ func Resolve(context.Context, Selector, Lookup) (Target, error) {
 	return Target{}, fmt.Errorf("find a device: %w", errors.ErrUnsupported)
 }
 
-// ResolveCgroup needs Linux.
-func ResolveCgroup(context.Context, Definition) (Target, error) {
-	return Target{}, fmt.Errorf("find a cgroup: %w", errors.ErrUnsupported)
-}
-
 // Standing is nil: nothing that could go was found.
 func (t Target) Standing() error { return nil }

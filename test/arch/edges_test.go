@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"internal/target":  {"internal/cgroup", "namespaces", "qdisc"},
 	// Groups of processes, by path and by unit; plain types for both sides of the socket.
 	"internal/cgroup": {"qdisc"},
-	"internal/fault":   {"internal/content", "internal/schedule", "internal/target", "qdisc"},
+	"internal/fault":  {"internal/content", "internal/schedule", "internal/target", "qdisc"},
 	// A fault that changes by a timetable, as a function of time.
 	"internal/schedule": {"qdisc"},
 	// Impairments with a name, and where their numbers come from.
@@ -44,7 +44,6 @@ var allowed = map[string][]string{
 	"internal/journal": {"internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
 	// Engines know what a fault is and where; never who holds it.
 	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/failpoint", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
-	"internal/cgroup": {"internal/target", "namespaces", "qdisc"},
 	// Containers and their processes, without the libraries of what runs them.
 	"internal/container": {},
 	// Where the packets of what a name stands for pass.
