@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -104,13 +103,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return report(stderr, settings.Explain(serve(ctx, cfg)))
 }
 
-// minProcs is how many goroutines may run at once at least. The threads that beat
-// the engine's heart and move its packets must find a free one as soon as they wake,
-// on a machine with two CPUs too: without it a busy agent is late by 10 ms and more.
-const minProcs = 8
-
 func serve(ctx context.Context, cfg agent.Config) error {
-	runtime.GOMAXPROCS(max(minProcs, runtime.NumCPU()+4))
+	agent.RaiseProcs()
 	var a *agent.Agent
 	cfg.Ready = func() { ready(ctx, a, cfg.Log) }
 	cfg.Stopping = func() { notify(daemon.SdNotifyStopping, cfg.Log) }

@@ -148,7 +148,14 @@ func (s faultsServer) clear(ctx context.Context, sel fault.Selector) ([]fault.Fa
 }
 
 func (s faultsServer) Watch(r *netemv1.WatchRequest, stream grpc.ServerStreamingServer[netemv1.Event]) error {
-	return s.a.leases.Watch(stream.Context(), r.GetAfter(), r.GetLife(), func(e fault.Event) error { return stream.Send(wire.Event(e)) })
+	after, life := r.GetAfter(), r.GetLife()
+	if after == 0 && life == "" {
+		after, life = s.a.leases.Now()
+	}
+	if err := stream.SendHeader(nil); err != nil { // from here on nothing is missed
+		return err
+	}
+	return s.a.leases.Watch(stream.Context(), after, life, func(e fault.Event) error { return stream.Send(wire.Event(e)) })
 }
 
 func (s faultsServer) Verify(r *netemv1.VerifyRequest, stream grpc.ServerStreamingServer[netemv1.VerifyMessage]) error {

@@ -194,9 +194,20 @@ func (c *Client) Verify(ctx context.Context, id string, o fidelity.Options, prog
 // some of them are no longer known, and ErrUnreachable when the agent goes; ErrStopped
 // when it said so by ending the watch.
 func (c *Client) Watch(ctx context.Context, after uint64, life string, f func(fault.Event)) error {
+	return c.WatchFrom(ctx, after, life, nil, f)
+}
+
+// WatchFrom is Watch that calls begun, if it is not nil, once every event from then on comes.
+func (c *Client) WatchFrom(ctx context.Context, after uint64, life string, begun func(), f func(fault.Event)) error {
 	stream, err := c.faults.Watch(ctx, &netemv1.WatchRequest{After: after, Life: life})
 	if err != nil {
 		return c.err(err)
+	}
+	if begun != nil {
+		if _, err := stream.Header(); err != nil {
+			return c.err(err)
+		}
+		begun()
 	}
 	err = each(c, stream.Recv, func(m *netemv1.Event) error {
 		e, err := wire.EventOf(m)

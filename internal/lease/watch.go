@@ -142,6 +142,13 @@ func newLife() string {
 // is in every event, and its first three begin the ids of its faults.
 func (m *Manager) Life() string { return m.events.life }
 
+// Now is what Watch goes on behind to see the events from this moment on.
+func (m *Manager) Now() (after uint64, life string) {
+	m.events.mu.Lock()
+	defer m.events.mu.Unlock()
+	return m.events.last, m.events.life
+}
+
 // Watch calls f for every event, until ctx ends, f fails or the Manager is closed (nil).
 // With neither after nor life these are the events from now on; otherwise all that follow
 // the one of the number after in that life, an empty life being this one. The error is

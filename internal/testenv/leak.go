@@ -20,8 +20,9 @@ import (
 // ignore excuses goroutines that a library never ends.
 func Main(m *testing.M, ignore ...goleak.Option) { os.Exit(Run(m, ignore...)) }
 
-// Run is Main for who has something to do behind it: it returns what to exit with.
-func Run(m *testing.M, ignore ...goleak.Option) (code int) {
+// Run is Main for who has something to do behind it, or before the search, in a Run of his own:
+// it returns what to exit with.
+func Run(m interface{ Run() int }, ignore ...goleak.Option) (code int) {
 	before := snapshot()
 	if code = m.Run(); code == 0 { // a failed test has said enough
 		if err := before.leaks(ignore); err != nil {

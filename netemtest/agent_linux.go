@@ -1,0 +1,134 @@
+package netemtest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"netemd/internal/agent"
+	"netemd/internal/config"
+)
+
+// stateDir is where agents in test processes keep their state, each in a folder of its own that
+// begins with its process's number: it lives as long as what it describes, to the next boot.
+const stateDir = "/run/netemtest"
+
+// What one test process may hold: the agent's own bounds, not those of a service for many.
+const (
+	mostFaults   = 4096
+	mostLabs     = 256
+	mostRequests = 64 << 20
+)
+
+// endTime bounds the end of a session: faults, labs and services.
+const endTime = 2 * time.Minute
+
+// ownAgent is an agent in this process.
+type ownAgent struct {
+	socket, dir string
+	stop        context.CancelFunc
+	served      chan error
+	watcher     *watcher
+	log         *log
+}
+
+// startOwn makes this process an agent. What dead test processes left is cleared before.
+func startOwn(ctx context.Context) (*ownAgent, error) {
+	if os.Geteuid() != 0 {
+		return nil, errNoAgent
+	}
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		return nil, err
+	}
+	o := &ownAgent{
+		dir:    filepath.Join(stateDir, fmt.Sprintf("%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:6]))),
+		served: make(chan error, 1), log: &log{},
+	}
+	o.socket = filepath.Join(o.dir, "netemd.sock")
+	leftovers(ctx, o.log.logger())
+	// Before the agent makes anything that would have to be cleared.
+	var err error
+	if o.watcher, err = startWatcher(o.dir); err != nil {
+		return nil, err
+	}
+	agent.RaiseProcs()
+	a, err := agent.New(ctx, agent.Config{StateDir: o.dir, Settings: ownSettings(), Log: o.log.logger()})
+	if err != nil {
+		return nil, errors.Join(err, o.watcher.close())
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	o.stop = stop
+	go func() { o.served <- a.Serve(serving) }()
+	return o, nil
+}
+
+// ownSettings are those of an agent that one process of root's uses alone.
+func ownSettings() config.Config {
+	c := config.Default()
+	c.Socket.Mode = 0o600
+	c.Limits.Faults, c.Limits.FaultsPerOwner, c.Limits.Waiting = mostFaults, mostFaults, mostFaults
+	c.Limits.Followers, c.Limits.Labs, c.Limits.RequestBytes = mostFaults, mostLabs, mostRequests
+	return c
+}
+
+// close stops the agent, which clears everything, and then the watcher. What could not be
+// cleared is left to the watcher.
+func (o *ownAgent) close(ctx context.Context) error {
+	o.stop()
+	var err error
+	select {
+	case err = <-o.served:
+	case <-ctx.Done():
+		err = fmt.Errorf("the agent in this process: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		return errors.Join(err, o.watcher.abandon())
+	}
+	_ = os.Remove(stateDir) // not empty: another process's
+	return o.watcher.close()
+}
+
+// prepare is called before each fault: go test -cpu sets the number of processors back.
+func (*ownAgent) prepare() { agent.RaiseProcs() }
+
+// leftovers clears what agents of dead test processes left whose watchers were killed, too. A
+// folder whose process lives is nobody's to clear, nor one that is locked.
+func leftovers(ctx context.Context, log *slog.Logger) {
+	entries, err := os.ReadDir(stateDir)
+	if err != nil {
+		log.Warn("leftovers of earlier tests", "err", err)
+		return
+	}
+	for _, e := range entries {
+		number, _, _ := strings.Cut(e.Name(), "-")
+		pid, err := strconv.Atoi(number)
+		if err != nil || syscall.Kill(pid, 0) == nil {
+			continue
+		}
+		if err := cleanUp(ctx, filepath.Join(stateDir, e.Name()), log); err != nil {
+			log.Warn("leftovers of an earlier test", "folder", e.Name(), "err", err)
+		}
+	}
+}
+
+// cleanUp removes what the dead agent with that folder left, and the folder.
+func cleanUp(ctx context.Context, dir string, log *slog.Logger) error {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil // it never began, or somebody else was faster
+	}
+	settings := ownSettings()
+	settings.StateDir = dir
+	removed, err := agent.Cleanup(ctx, agent.Config{StateDir: dir, Settings: settings, Log: log})
+	for _, r := range removed {
+		log.Info("removed", "what", r)
+	}
+	return err
+}

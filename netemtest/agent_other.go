@@ -1,0 +1,28 @@
+//go:build !linux
+
+package netemtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// endTime bounds the end of a session.
+const endTime = 2 * time.Minute
+
+type ownAgent struct {
+	socket string
+	log    *log
+}
+
+func startOwn(context.Context) (*ownAgent, error) {
+	return nil, fmt.Errorf("faults need Linux, or the socket of an agent on it: %w", errors.ErrUnsupported)
+}
+
+func (*ownAgent) close(context.Context) error { return nil }
+
+func (*ownAgent) prepare() {}
+
+func registerChildren() {}

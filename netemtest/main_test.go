@@ -1,0 +1,28 @@
+package netemtest_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"netemd/internal/testenv"
+	"netemd/netemtest"
+)
+
+// TestMain looks for what the tests leave. The session that the first of them made has to end
+// before, which nobody else needs to care for.
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Run(closing{m}))
+}
+
+type closing struct{ m *testing.M }
+
+func (c closing) Run() int {
+	code := c.m.Run()
+	if err := netemtest.CloseSession(); err != nil {
+		fmt.Fprintln(os.Stderr, "the session's end:", err)
+		code = max(code, 1)
+	}
+	return code
+}
+

@@ -1,0 +1,17 @@
+package netemtest
+
+import (
+	"reflect"
+
+	"netemd/qdisc"
+)
+
+// whole is the patch that makes every impairment n: a Patch has the fields of a Netem, each as
+// a pointer.
+func whole(n qdisc.Netem) (p qdisc.Patch) {
+	from, to := reflect.ValueOf(&n).Elem(), reflect.ValueOf(&p).Elem()
+	for i := range to.NumField() {
+		to.Field(i).Set(from.FieldByName(to.Type().Field(i).Name).Addr())
+	}
+	return p
+}

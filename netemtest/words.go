@@ -1,0 +1,69 @@
+package netemtest
+
+import (
+	"fmt"
+	"strings"
+
+	"netemd/internal/fault"
+)
+
+// words is a fault in one line: "loss 20% to pg".
+func words(s fault.Spec) string {
+	var what []string
+	switch {
+	case s.Packet != nil:
+		what = append(what, s.Packet.String())
+	case s.Content != nil:
+		what = append(what, s.Content.String())
+	}
+	for _, t := range s.Toxics {
+		what = append(what, "toxic "+string(t.Kind))
+	}
+	direction := s.Direction
+	switch {
+	case !s.OnPackets():
+		direction = "at"
+	case direction == "":
+		direction = To
+	case direction == Both:
+		direction = "to and from"
+	}
+	return strings.Join(what, ", ") + " " + string(direction) + " " + s.TargetName()
+}
+
+// placement is where it sits.
+func placement(f fault.Fault) string { return strings.Join(f.Placement, " and ") }
+
+// happened is what an event says.
+func happened(e fault.Event, words string) string {
+	text := "is " + e.Kind
+	switch e.Kind {
+	case "changed", "cleared", "expired", "repaired":
+		text = "was " + e.Kind
+	}
+	for _, why := range []string{e.Fault.Reason, words} {
+		if why != "" {
+			return text + ": " + why
+		}
+	}
+	return text
+}
+
+// String says the counters that are not 0.
+func (s Stats) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d packets seen", s.Seen)
+	for _, c := range []struct {
+		n    uint64
+		name string
+	}{
+		{s.Lost, "lost"}, {s.Overflow, "lost by a full queue"}, {s.Late, "too late"}, {s.Refused, "refused by the device"},
+		{s.Delayed, "delayed"}, {s.Duplicated, "duplicated"}, {s.Reordered, "reordered"}, {s.Corrupted, "corrupted"},
+		{s.Opened, "passed unimpaired"}, {s.Chosen, "chosen"},
+	} {
+		if c.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", c.n, c.name)
+		}
+	}
+	return b.String()
+}
