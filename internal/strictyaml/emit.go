@@ -116,8 +116,8 @@ func flow(t tree) string {
 // bare is a text that is one without quotes, in lines and in brackets; ambiguous what other
 // readers of YAML, of whichever version, take for something else.
 var (
-	bare      = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./+%=-]*(:[A-Za-z0-9_./+%=-]+)?$`)
-	ambiguous = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n|\.nan|\.inf|\.+|[0-9]+:.*|[0-9]{4}-.*|0[xob].*|[0-9_.]*|[0-9_.]+e[0-9+-]*)$`)
+	bare      = regexp.MustCompile(`^-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./+%=-]*(:[A-Za-z0-9_./+%=-]+)?$`)
+	ambiguous = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n|\.nan|\.inf|\.+|[0-9]+:.*|[0-9]{4}-.*|0[xob].*|-*[0-9_.]*|-*[0-9_.]+e[0-9+-]*)$`)
 )
 
 // scalar is a text as it is written.

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strconv"
 )
 
@@ -74,8 +75,11 @@ func treeOf(v reflect.Value, r rules) (tree, error) {
 		return tree{text: strconv.FormatUint(v.Uint(), 10), plain: true}, nil
 	}
 	s, err := scalarText(v)
-	return tree{text: s, block: r.block}, err
+	digits := v.Kind() != reflect.String && number.MatchString(s) // a port is no text
+	return tree{text: s, plain: digits, block: r.block}, err
 }
+
+var number = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
 // scalarText is a value as text; empty for a TextOrKeys that is written as keys.
 func scalarText(v reflect.Value) (string, error) {

@@ -1,0 +1,134 @@
+package labfile
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"netemd/internal/lab"
+	"netemd/internal/strictyaml"
+	"netemd/qdisc"
+)
+
+// references are the names in the file that nothing in it has, each with those that there
+// are.
+func (f *file) references() (out []*strictyaml.Mistake) {
+	nodes, switches := f.Nodes.Names(), f.Switches.Names()
+	ends := append(slices.Clone(nodes), switches...)
+	var services, proxies []string
+	for _, n := range f.Nodes {
+		for _, s := range n.Value.Services {
+			services = append(services, s.Name)
+			if s.Kind == lab.KindToxiproxy {
+				proxies = append(proxies, s.Name)
+			}
+		}
+	}
+	check := func(key, name, what string, known []string) {
+		if name != "" && !slices.Contains(known, name) {
+			out = append(out, unknown(key, name, what, known))
+		}
+	}
+	for i, l := range f.Links {
+		check(strictyaml.Key("links", i, "a"), l.A, "a node or switch", ends)
+		check(strictyaml.Key("links", i, "b"), l.B, "a node or switch", ends)
+	}
+	for _, n := range f.Nodes {
+		for i, r := range n.Value.Routes {
+			if _, err := netip.ParseAddr(r.Via); err != nil {
+				check(strictyaml.Key("nodes", n.Name, "routes", i, "via"), r.Via, "a node", nodes)
+			}
+		}
+		for i, s := range n.Value.Services {
+			key := strictyaml.Key("nodes", n.Name, "services", i)
+			check(key+".replica_of", s.ReplicaOf, "a service", services)
+			if host, _, ok := strings.Cut(s.Upstream, ":"); ok {
+				if _, err := netip.ParseAddrPort(s.Upstream); err != nil {
+					check(key+".upstream", host, "a node", nodes)
+				}
+			}
+		}
+	}
+	for _, t := range f.Targets {
+		key := strictyaml.Key("targets", t.Name)
+		check(key+".node", t.Value.Node, "a node", nodes)
+		check(key+".client", t.Value.Client, "a node", nodes)
+		check(key+".proxy", t.Value.Proxy, "a toxiproxy service", proxies)
+	}
+	return out
+}
+
+// maxKnown is how many names are told.
+const maxKnown = 12
+
+// unknown says that a name is nobody's, which there are, and which is near.
+func unknown(key, name, what string, known []string) *strictyaml.Mistake {
+	m := &strictyaml.Mistake{Key: key, Value: name, Wrong: strictyaml.Quote(name) + " is not there", Want: what + " of the lab"}
+	if near := strictyaml.Near(name, known); near != "" {
+		m.Wrong += fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	switch {
+	case len(known) == 0:
+		m.Want += ", which has none"
+	case len(known) > maxKnown:
+		m.Want += fmt.Sprintf(": %s and %d more", strings.Join(known[:maxKnown], ", "), len(known)-maxKnown)
+	default:
+		m.Want += ": " + strings.Join(known, ", ")
+	}
+	return m
+}
+
+// keys gives each *qdisc.FieldError of a definition's validation the key of the file: a
+// service is in a list there, and a base impairment has keys of its own.
+func (f *file) keys(err error) error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the validation's own
+		var errs []error
+		for _, e := range joined.Unwrap() {
+			errs = append(errs, f.keys(e))
+		}
+		return errors.Join(errs...)
+	}
+	e, ok := errors.AsType[*qdisc.FieldError](err)
+	if !ok {
+		return err
+	}
+	named := *e
+	named.Field = f.key(e.Field)
+	return &named
+}
+
+var baseField = regexp.MustCompile(`^links\[(\d+)\]\.(ab|ba)(.*)$`)
+
+var serviceField = regexp.MustCompile(`^nodes\.([^.]+)\.services\.([^.]+)(.*)$`)
+
+// key is the key of a field of lab.Definition.
+func (f *file) key(field string) string {
+	if field == "name" {
+		return "lab"
+	}
+	if m := baseField.FindStringSubmatch(field); m != nil {
+		if i, err := strconv.Atoi(m[1]); err == nil && i < len(f.Links) {
+			name := map[string]string{"ab": "a_to_b", "ba": "b_to_a"}[m[2]]
+			if f.Links[i].Impairment != nil {
+				name = "impairment"
+			}
+			return strictyaml.Key("links", i, name) + m[3]
+		}
+	}
+	if m := serviceField.FindStringSubmatch(field); m != nil {
+		if n := f.Nodes.Get(m[1]); n != nil {
+			i := slices.IndexFunc(n.Services, func(s service) bool { return s.Name == m[2] })
+			if i >= 0 {
+				return strictyaml.Key("nodes", m[1], "services", i) + m[3]
+			}
+		}
+	}
+	return field
+}
