@@ -12,10 +12,6 @@ import (
 // tcp is the IP protocol of all kinds of rules but two.
 const tcp = 6
 
-// OnPackets reports whether s acts on packets at places, all of them or chosen ones, and
-// not on connections through a proxy.
-func (s Spec) OnPackets() bool { return s.Packet != nil || s.Content != nil }
-
 // Chosen is how many packets a fault with a content rule acted on.
 func (f Fault) Chosen() uint64 {
 	switch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"netemd/internal/content"
+	"netemd/internal/schedule"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -40,7 +41,7 @@ const (
 	MaxTTL     = 24 * time.Hour
 )
 
-// Spec is what is asked for. Exactly one of Packet, Content and Toxics is given.
+// Spec is what is asked for. Exactly one of Packet, Schedule, Content and Toxics is given.
 type Spec struct {
 	// Target is a target's name; empty with a Selector.
 	Target string
@@ -50,8 +51,17 @@ type Spec struct {
 	Direction Direction
 	// Engine that shall carry a packet fault; empty means Auto.
 	Engine Engine
-	// Packet is the impairment of a packet fault.
+	// Packet is the impairment of a packet fault. With a Schedule it is what that has in force
+	// now, and the agent sets it.
 	Packet *qdisc.Netem
+	// PacketFrom, if not nil, is the impairment of the packets from the target, and Packet that
+	// of those to it: for the direction Both only, where each has a place of its own.
+	PacketFrom *qdisc.Netem `json:",omitzero"`
+	// Schedule is what the impairment goes by; nil for one that stands.
+	Schedule *schedule.Schedule `json:",omitzero"`
+	// Profile is the name of the profile that Packet and PacketFrom were made of, for people:
+	// empty for none, and after a change. At most 64 bytes.
+	Profile string `json:",omitzero"`
 	// Content is the rule of a fault that acts on chosen packets only.
 	Content *content.Rule
 	// Toxics are what a stream fault does to connections through the proxy.
@@ -170,6 +180,8 @@ type Fault struct {
 	// Token is of the Hold by which a client holds it, 0 for none. It grows with each Hold
 	// of the agent's life, so that an older holder is told from a newer one.
 	Token uint64
+	// Step is where the fault's schedule is; nil for one without.
+	Step *Step `json:",omitzero"`
 	// Offloads are the offload settings of the devices of the path, where they matter: of
 	// a fault with a loss, a reordering or a rate, or with Spec.Offload.
 	Offloads []Offload

@@ -26,14 +26,20 @@ func (s Spec) Validate() error {
 	switch {
 	case !s.OnPackets() && len(s.Toxics) == 0:
 		refuse("fault", "", "a packet impairment, a content rule or at least one toxic")
-	case s.OnPackets() && len(s.Toxics) > 0, s.Packet != nil && s.Content != nil:
+	case s.OnPackets() && len(s.Toxics) > 0, (s.Packet != nil || s.Schedule != nil) && s.Content != nil:
 		refuse("fault", "", "one of a packet impairment, a content rule and toxics, not several")
 	case s.Content != nil:
 		errs = append(errs, s.validateContent()...)
-	case s.Packet != nil:
+	case s.OnPackets():
 		errs = append(errs, s.validatePacket()...)
 	default:
 		errs = append(errs, s.validateToxics()...)
+	}
+	if s.PacketFrom != nil && (s.Content != nil || len(s.Toxics) > 0) {
+		refuse("from", "", "none: only a packet impairment has one for each direction")
+	}
+	if len(s.Profile) > 64 {
+		refuse("profile", s.Profile[:64]+"...", "a name of at most 64 bytes")
 	}
 	errs = append(errs, s.validateForce()...)
 	if s.TTL != 0 {
@@ -95,19 +101,6 @@ func (s Spec) validateForce() []error {
 		errs = append(errs, &qdisc.FieldError{Field: "offload", Value: s.Offload, Want: "nothing for toxics: they act on bytes, not on packets"})
 	}
 	return errs
-}
-
-func (s Spec) validatePacket() []error {
-	var errs []error
-	switch s.Engine {
-	case "", Auto, Netem, EBPF:
-	default:
-		errs = append(errs, &qdisc.FieldError{Field: "engine", Value: string(s.Engine), Want: "auto, netem or ebpf"})
-	}
-	if s.Packet.IsZero() {
-		errs = append(errs, &qdisc.FieldError{Field: "fault", Want: "an impairment that is more than zero; 'clear' takes one away"})
-	}
-	return append(errs, s.Packet.Validate())
 }
 
 func (s Spec) validateToxics() []error {

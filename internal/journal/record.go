@@ -53,7 +53,8 @@ type data struct {
 type stored struct {
 	fault.Fault
 	// The tables of an impairment are bytes, which JSON's strings are not.
-	Samples, SlotSamples []byte `json:",omitempty"`
+	Samples, SlotSamples         []byte `json:",omitempty"`
+	SamplesFrom, SlotSamplesFrom []byte `json:",omitempty"`
 	// ExpiresMonotonic is Expires by CLOCK_MONOTONIC, in ns: the wall clock may be set.
 	ExpiresMonotonic int64
 }
@@ -69,6 +70,12 @@ func store(f fault.Fault, now time.Time, monotonic int64) *stored {
 		n.Samples, n.Slot.Samples = "", ""
 		s.Spec.Packet = &n
 	}
+	if p := f.Spec.PacketFrom; p != nil {
+		n := *p
+		s.SamplesFrom, s.SlotSamplesFrom = []byte(n.Samples), []byte(n.Slot.Samples)
+		n.Samples, n.Slot.Samples = "", ""
+		s.Spec.PacketFrom = &n
+	}
 	return s
 }
 
@@ -78,6 +85,9 @@ func (s *stored) fault(sameBoot bool, now time.Time, monotonic int64) fault.Faul
 	f := s.Fault
 	if f.Spec.Packet != nil {
 		f.Spec.Packet.Samples, f.Spec.Packet.Slot.Samples = qdisc.Samples(s.Samples), qdisc.Samples(s.SlotSamples)
+	}
+	if f.Spec.PacketFrom != nil {
+		f.Spec.PacketFrom.Samples, f.Spec.PacketFrom.Slot.Samples = qdisc.Samples(s.SamplesFrom), qdisc.Samples(s.SlotSamplesFrom)
 	}
 	if sameBoot {
 		f.Expires = now.Add(time.Duration(s.ExpiresMonotonic - monotonic))

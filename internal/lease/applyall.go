@@ -66,7 +66,7 @@ func (b *batch) check(specs []fault.Spec) error {
 	}
 	first := map[string]int{}
 	for i, s := range specs {
-		checked, err := b.m.check(s)
+		checked, err := b.m.check(s, false)
 		if s.Wait != 0 {
 			err = errors.Join(err, &qdisc.FieldError{Field: "wait", Value: qdisc.FormatDuration(s.Wait), Want: "0s: faults that are made together do not wait"})
 		}
@@ -99,6 +99,7 @@ func (b *batch) claim(ctx context.Context, specs []fault.Spec) error {
 			b.faults[i] = f
 		default:
 			h := &held{fault: fault.Fault{Spec: specs[i], State: fault.Active}, together: map[string][]fault.Offload{}}
+			h.wind(0)
 			b.parts = append(b.parts, &part{h, i, made})
 		}
 	}
@@ -211,7 +212,7 @@ func (b *batch) aim(ctx context.Context, h *held) error {
 	}
 	t.Name, t.To.Match, t.From.Match = s.String(), match, match.Reverse()
 	h.target = t
-	places, err := placesOf(t, h.fault.Spec.Direction)
+	places, err := placesFor(t, h.fault.Spec)
 	h.slots = slotsFor(h.fault.Spec, places)
 	return err
 }
@@ -434,6 +435,7 @@ func (b *batch) stand() bool {
 	}
 	for _, p := range b.parts {
 		p.whole = true
+		b.m.startClock(p.held)
 		b.m.publish("applied", p.held, nil)
 		b.faults[p.index] = p.fault
 	}

@@ -37,6 +37,9 @@ func (m *Manager) Change(ctx context.Context, id, owner string, token uint64, p 
 		if f.Spec.Content != nil {
 			return refuseChange(*f)
 		}
+		if f.Spec.Schedule != nil {
+			return refuseScheduled(*f)
+		}
 		if f.Spec.Packet == nil {
 			return fmt.Errorf("change: fault %s is a stream fault; clear it and apply another", id)
 		}
@@ -44,7 +47,14 @@ func (m *Manager) Change(ctx context.Context, id, owner string, token uint64, p 
 		if err := errors.Join(p.Validate(), after.Validate()); err != nil {
 			return err
 		}
-		f.Spec.Packet = &after
+		if back := f.Spec.PacketFrom; back != nil { // what is changed is changed in both directions
+			after := p.Apply(*back)
+			if err := after.Validate(); err != nil {
+				return fmt.Errorf("from the target: %w", err)
+			}
+			f.Spec.PacketFrom = &after
+		}
+		f.Spec.Packet, f.Spec.Profile = &after, ""
 		return nil
 	})
 }
@@ -202,11 +212,12 @@ func (m *Manager) find(id string) (*held, []string, error) {
 func (m *Manager) swap(h *held, after fault.Fault) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	changed := &held{fault: after, slots: h.slots}
 	for _, other := range m.order {
 		if other == h || !sharesSlot(h, other) {
 			continue
 		}
-		if fields := sameFields(after.Spec, other.fault.Spec); len(fields) > 0 {
+		if fields := sameFields(changed, other); len(fields) > 0 {
 			return fmt.Errorf("change: %w: %s is set by %s already, which %s holds; see 'netemctl show %s'", fault.ErrConflict,
 				strings.Join(fields, ", "), other.describe(), other.holder(), other.fault.ID)
 		}

@@ -141,7 +141,7 @@ func conflict(h, other *held) error {
 			return fmt.Errorf("%w: '%s' is done by %s already; 'netemctl packets %s' shows what it did, 'netemctl clear %s' ends it", fault.ErrConflict,
 				rule[0], other.describe(), other.fault.ID, other.fault.ID)
 		}
-		if fields := sameFields(h.fault.Spec, other.fault.Spec); len(fields) > 0 {
+		if fields := sameFields(h, other); len(fields) > 0 {
 			return fmt.Errorf("%w: %s is set by %s already; 'netemctl change %s' alters it, 'netemctl clear %s' ends it", fault.ErrConflict,
 				strings.Join(fields, ", "), other.describe(), other.fault.ID, other.fault.ID)
 		}
@@ -182,15 +182,27 @@ func sharesSlot(a, b *held) bool {
 	})
 }
 
-// sameFields names what both a and b set.
-func sameFields(a, b fault.Spec) []string {
-	if a.Packet != nil && b.Packet != nil {
-		_, fields := a.Packet.Merge(*b.Packet)
+// sameFields names what both a and b set at one of their places, at any time.
+func sameFields(a, b *held) []string {
+	var fields []string
+	if a.fault.Spec.Packet != nil && b.fault.Spec.Packet != nil {
+		for _, s := range a.slots {
+			for _, o := range b.slots {
+				if s.key != o.key {
+					continue
+				}
+				_, both := a.fault.Spec.Cover(s.index).Merge(b.fault.Spec.Cover(o.index))
+				for _, f := range both {
+					if !slices.Contains(fields, f) {
+						fields = append(fields, f)
+					}
+				}
+			}
+		}
 		return fields
 	}
-	var fields []string
-	for _, t := range a.Toxics {
-		for _, u := range b.Toxics {
+	for _, t := range a.fault.Spec.Toxics {
+		for _, u := range b.fault.Spec.Toxics {
 			if t.Key() == u.Key() {
 				fields = append(fields, "toxic "+t.Key())
 			}

@@ -373,6 +373,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		if h.timer != nil {
 			h.timer.Stop()
 		}
+		h.stopClock()
 	}
 	m.mu.Unlock()
 	m.events.close()

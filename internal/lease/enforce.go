@@ -66,13 +66,13 @@ func (m *Manager) at(s slot) []fault.Fault {
 	return on
 }
 
-// at is h's fault as it is to be at one of its slots: with a seed of its own.
+// at is h's fault as it is to be at one of its slots: with a seed of its own, and the
+// impairment of that direction.
 func (h *held) at(s slot) fault.Fault {
 	f := h.fault
-	if f.Spec.Packet != nil && f.Spec.Packet.Seed != 0 {
-		n := *f.Spec.Packet
-		n.Seed = fault.Seed(n.Seed, s.index)
-		f.Spec.Packet = &n
+	if f.Spec.Packet != nil && (f.Spec.PacketFrom != nil || f.Spec.Packet.Seed != 0) {
+		n := f.Spec.PacketAt(s.index)
+		f.Spec.Packet, f.Spec.PacketFrom = &n, nil
 	}
 	return f
 }

@@ -107,6 +107,7 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 	}
 	h := &held{fault: fault.Fault{ID: kept.ID, Spec: kept.Spec, State: fault.Active, Applied: kept.Applied, Expires: kept.Expires}}
 	h.fault.Spec.Wait = 0
+	h.wind(time.Since(kept.Applied))
 	m.mu.Lock()
 	if m.held[kept.ID] != nil {
 		m.mu.Unlock()
@@ -147,10 +148,12 @@ func (m *Manager) listLost(kept fault.Fault, why error) {
 		Engine: kept.Engine, EngineReason: kept.EngineReason, Placement: kept.Placement, Applied: kept.Applied, Expires: kept.Expires,
 	}}
 	h.fault.Spec.Wait = 0
+	h.wind(time.Since(kept.Applied))
 	h.fault.Warnings = h.warnings()
 	m.held[kept.ID] = h
 	m.order = append(m.order, h)
 	m.schedule(h)
+	m.startClock(h)
 	m.remember(h.fault)
 	m.publish("lost", h, nil)
 }

@@ -129,6 +129,9 @@ func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 		}
 	}
 	now.counters = h.carried.Add(now.counters.Since(h.base))
+	if h.clock != nil && h.clock.failed != "" { // what is in force is of another time
+		now.state, now.reason = fault.Lost, h.clock.failed
+	}
 	return now, nil
 }
 

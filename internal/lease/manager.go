@@ -135,6 +135,8 @@ type held struct {
 	// outermost of these, itself for one that a client holds; nil where none does. Only those
 	// of one group combine.
 	within, group *held
+	// clock goes through its schedule; nil without one.
+	clock *clock
 	// mending is what was tried to put it back.
 	mending mending
 	// together are the settings of paths that were read for others of the same ApplyAll, by
@@ -180,7 +182,7 @@ func (m *Manager) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) 
 // make is Apply, and Hold where hold is said: the answer is then the Hold, nil for a fault
 // that an earlier call made.
 func (m *Manager) make(ctx context.Context, s fault.Spec, hold bool, waiting func(error)) (f fault.Fault, holder *Hold, err error) {
-	if s, err = m.check(s); err != nil {
+	if s, err = m.check(s, hold); err != nil {
 		return fault.Fault{}, nil, err
 	}
 	f, ok, made, err := m.claim(ctx, s)
@@ -199,6 +201,7 @@ func (m *Manager) make(ctx context.Context, s fault.Spec, hold bool, waiting fun
 	defer m.leaveLine(w)
 	for {
 		h = &held{fault: fault.Fault{Spec: s, State: fault.Active}}
+		h.wind(0)
 		if hold {
 			h.group = h
 		}
@@ -217,14 +220,21 @@ func (m *Manager) make(ctx context.Context, s fault.Spec, hold bool, waiting fun
 	}
 }
 
-// check validates s and fills in what was not said.
-func (m *Manager) check(s fault.Spec) (fault.Spec, error) {
+// check validates s and fills in what was not said. A client that holds the fault renews its
+// time, so that this says nothing of how long the fault is to last.
+func (m *Manager) check(s fault.Spec, hold bool) (fault.Spec, error) {
 	var limits error
 	if s.TTL > m.cfg.Limits.MaxTTL && s.TTL <= fault.MaxTTL { // above that Validate says it
 		limits = m.checkTTL(s.TTL)
 	}
 	if err := errors.Join(s.Validate(), limits, m.checkWait(s.Wait)); err != nil {
 		return s, err
+	}
+	if s.TTL == 0 && !hold {
+		var err error
+		if s.TTL, err = m.scheduledTTL(s); err != nil {
+			return s, err
+		}
 	}
 	if s.TTL == 0 {
 		s.TTL = m.cfg.Limits.TTL
@@ -288,6 +298,7 @@ func (m *Manager) stands(h *held, hold bool) bool {
 		return false
 	}
 	h.whole = true
+	m.startClock(h)
 	if hold {
 		m.attach(h, h.fault.Spec.Owner)
 		failpoint.At("lease.hold.attached")
@@ -338,6 +349,7 @@ func (m *Manager) drop(h *held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.timer.Stop()
+	h.stopClock()
 	delete(m.held, h.fault.ID)
 	m.order = slices.DeleteFunc(m.order, func(o *held) bool { return o == h })
 	if r := m.requests[requestKey(h.fault.Spec)]; r != nil && r.fault == h.fault.ID {

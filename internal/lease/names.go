@@ -80,7 +80,7 @@ func (m *Manager) follow(ctx context.Context, id string, match target.Match, err
 func (m *Manager) move(ctx context.Context, h *held, match target.Match) (moved bool, err error) {
 	after := held{fault: h.fault, target: h.target, group: h.group}
 	after.target.To.Match, after.target.From.Match = match, match.Reverse()
-	places, err := placesOf(after.target, h.fault.Spec.Direction)
+	places, err := placesFor(after.target, h.fault.Spec)
 	if err != nil {
 		return false, err
 	}
@@ -241,7 +241,7 @@ func (m *Manager) adopt(h *held) {
 		}
 		t := h.target
 		t.To.Match, t.From.Match = other.target.To.Match, other.target.From.Match
-		if places, err := placesOf(t, h.fault.Spec.Direction); err == nil {
+		if places, err := placesFor(t, h.fault.Spec); err == nil {
 			h.target, h.slots = t, slotsFor(h.fault.Spec, places)
 			return
 		}

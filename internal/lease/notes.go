@@ -42,7 +42,7 @@ func (h *held) warnings() []string {
 		if h.fault.Spec.Content != nil {
 			w = h.contentWarnings()
 		} else {
-			w = h.fault.Spec.Packet.Warnings()
+			w = h.packetWarnings()
 		}
 		if h.nowhere() {
 			w = slices.Clone(w)
@@ -57,6 +57,20 @@ func (h *held) warnings() []string {
 	for _, n := range []string{h.notes.within, h.notes.offload, h.notes.lookup, h.notes.repair, h.notes.ending} {
 		if n != "" {
 			w = append(w, n)
+		}
+	}
+	return w
+}
+
+// packetWarnings are those of the impairments of all directions, and of all steps.
+func (h *held) packetWarnings() []string {
+	w := h.fault.Spec.Cover(0).Warnings()
+	if !h.fault.Spec.Asymmetric() {
+		return w
+	}
+	for _, back := range h.fault.Spec.Cover(1).Warnings() {
+		if !slices.Contains(w, back) {
+			w = append(w, "from the target: "+back)
 		}
 	}
 	return w
@@ -80,7 +94,17 @@ func hitsSuperPackets(spec fault.Spec) string {
 		}
 		return ""
 	}
-	switch n := spec.Packet; {
+	for index := range 2 {
+		if what := cutsSuperPackets(spec.Cover(index)); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// cutsSuperPackets is hitsSuperPackets of an impairment.
+func cutsSuperPackets(n qdisc.Netem) string {
+	switch {
 	case n.Loss != 0 || n.LossState != qdisc.LossState{} || n.GilbertElliott != qdisc.GilbertElliott{}:
 		return "loss"
 	case n.Reorder != 0:

@@ -8,6 +8,7 @@ import (
 
 	"netemd/internal/fault"
 	"netemd/internal/target"
+	"netemd/qdisc"
 )
 
 // enterNew finds where h is to be, and enters the lanes of that.
@@ -68,9 +69,22 @@ func (m *Manager) aim(ctx context.Context, h *held) error {
 		h.slots = []slot{{key: "proxy " + t.Name, proxy: t.Name}}
 		return nil
 	}
-	places, err := placesOf(t, h.fault.Spec.Direction)
+	places, err := placesFor(t, h.fault.Spec)
 	h.slots = slotsFor(h.fault.Spec, places)
 	return err
+}
+
+// placesFor is placesOf for what s asks for: where each direction has an impairment of its own,
+// each needs a place of its own.
+func placesFor(t target.Target, s fault.Spec) ([]target.Place, error) {
+	places, err := placesOf(t, s.Direction)
+	if err == nil && len(places) == 1 && s.Asymmetric() {
+		return nil, &qdisc.FieldError{
+			Field: "direction", Value: string(s.Direction),
+			Want: fmt.Sprintf("to or from, or the same impairment of both: packets of both directions pass the %s, and are not told apart there", places[0]),
+		}
+	}
+	return places, err
 }
 
 // placesOf are the places of t in a direction. What passes one hook in both, and is

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -156,6 +157,13 @@ func fingerprint(s fault.Spec) [sha256.Size]byte {
 	if s.Packet != nil {
 		packet = fmt.Sprintf("%+v", *s.Packet)
 	}
+	if s.PacketFrom != nil {
+		packet += fmt.Sprintf(" %+v", *s.PacketFrom)
+	}
+	if s.Schedule != nil { // what it has in force now is not what was asked for
+		text, _ := json.Marshal(s.Schedule) // it never fails for what is valid
+		packet = string(text)
+	}
 	selector := "-"
 	if s.Selector != nil {
 		selector = fmt.Sprintf("%+v", *s.Selector)
@@ -164,6 +172,7 @@ func fingerprint(s fault.Spec) [sha256.Size]byte {
 	if s.Content != nil {
 		rule = s.Content.Key()
 	}
+	s.PacketFrom, s.Schedule = nil, nil
 	s.Packet, s.Content, s.Selector, s.SSHConnection, s.Owner, s.OwnerKey, s.Process, s.Wait = nil, nil, nil, "", "", "", "", 0
 	return sha256.Sum256(fmt.Appendf(nil, "%+v %s %s %s", s, packet, rule, selector))
 }

@@ -147,6 +147,22 @@ func (s Schedule) Length() (time.Duration, bool) {
 	return c.Moment().Begin, true
 }
 
+// Count is how many moments s has, without the one after its end; false for one without an end.
+func (s Schedule) Count() (uint64, bool) {
+	var n uint64
+	for _, step := range s.Steps {
+		spans := step.spans()
+		if spans == Forever {
+			return 0, false
+		}
+		n += uint64(spans)
+	}
+	if s.Rounds == Forever {
+		return 0, false
+	}
+	return n * uint64(s.rounds()), true
+}
+
 // Asymmetric reports whether any step is another one in the direction from the target.
 func (s Schedule) Asymmetric() bool {
 	for _, step := range s.Steps {

@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"internal/ether": {},
 	"internal/lab":   {"internal/child", "internal/failpoint", "internal/target", "namespaces", "qdisc"},
 	"internal/lab/":  {"internal/child", "internal/impairment", "internal/lab", "internal/strictyaml", "internal/target", "namespaces", "qdisc"},
-	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
+	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/schedule", "internal/target", "namespaces", "qdisc"},
 	// The clock that events and records are told by.
 	"internal/monotonic": {},
 	// Where tests have the process killed.
