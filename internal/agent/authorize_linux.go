@@ -30,7 +30,7 @@ var methodVerbs = map[string]access.Verb{
 	"Targets/List": access.List, "Targets/Resolve": access.List,
 	"Labs/Up": access.Lab, "Labs/Down": access.Lab, "Labs/List": access.List, "Labs/Get": access.List,
 	"Probes/Run":      access.Probe,
-	"System/Features": access.List, "System/Version": access.List,
+	"System/Features": access.List, "System/Profiles": access.List, "System/Version": access.List,
 }
 
 // changes are the verbs that change the machine, which are always written down.

@@ -75,6 +75,10 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 	if s.Packet != nil {
 		m.Packet = Netem(*s.Packet)
 	}
+	if s.PacketFrom != nil {
+		m.PacketFrom = Netem(*s.PacketFrom)
+	}
+	m.Schedule, m.Profile = scheduleTo(s.Schedule), s.Profile
 	for _, t := range s.Toxics {
 		m.Toxics = append(m.Toxics, toxic(t))
 	}
@@ -99,18 +103,33 @@ func SpecOf(m *netemv1.FaultSpec) (fault.Spec, error) {
 	if s.Engine, err = engines.fromProto("engine", m.GetEngine()); err != nil {
 		return s, err
 	}
-	if m.GetPacket() != nil {
-		p := PatchOf(m.GetPacket())
-		if err := p.Validate(); err != nil {
-			return s, err
-		}
-		n := p.Apply(qdisc.Netem{})
-		s.Packet = &n
+	if s.Packet, err = netemOf(m.GetPacket()); err != nil {
+		return s, err
 	}
+	if s.PacketFrom, err = netemOf(m.GetPacketFrom()); err != nil {
+		return s, err
+	}
+	if s.Schedule, err = scheduleOf(m.GetSchedule()); err != nil {
+		return s, err
+	}
+	s.Profile = m.GetProfile()
 	for _, t := range m.GetToxics() {
 		s.Toxics = append(s.Toxics, toxicOf(t))
 	}
 	return s, nil
+}
+
+// netemOf is nil for nil.
+func netemOf(m *netemv1.Netem) (*qdisc.Netem, error) {
+	if m == nil {
+		return nil, nil
+	}
+	p := PatchOf(m)
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	n := p.Apply(qdisc.Netem{})
+	return &n, nil
 }
 
 // Netem translates a whole impairment: only fields that are not zero are set.
@@ -225,7 +244,7 @@ func Fault(f fault.Fault) *netemv1.Fault {
 		EngineReason: f.EngineReason, Placement: f.Placement, Warnings: f.Warnings, CountersMissing: f.CountersMissing,
 		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires), Offloads: offloads(f.Offloads),
 		QueuedPackets: f.Queued, HoldToken: f.Token,
-		Reason: f.Reason, Counters: counters(f.Counters), Total: counters(f.Total),
+		Reason: f.Reason, Counters: counters(f.Counters), Total: counters(f.Total), Step: faultStep(f.Step),
 	}
 }
 
@@ -247,6 +266,7 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 	if f.Engine, err = engines.fromProto("engine", m.GetEngine()); err != nil {
 		return f, err
 	}
+	f.Step = faultStepOf(m.GetStep())
 	f.Reason, f.Counters, f.Total = m.GetReason(), countersOf(m.GetCounters()), countersOf(m.GetTotal())
 	return f, nil
 }

@@ -10,11 +10,11 @@ import (
 // more. A name ending in "/" stands for everything below it. A room that is not
 // here fails the test: put it in on purpose.
 var allowed = map[string][]string{
-	"api/netem/v1":     {},
-	"qdisc":            {},
-	"namespaces":       {},
-	"probe":            {},
-	"probe/":           {"probe"},
+	"api/netem/v1": {},
+	"qdisc":        {},
+	"namespaces":   {},
+	"probe":        {},
+	"probe/":       {"probe"},
 	// Faults in the tests of others: a client of an agent that may be in the same process.
 	"netemtest":        {"internal/agent", "internal/child", "internal/client", "internal/config", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "namespaces", "qdisc"},
 	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
@@ -29,7 +29,9 @@ var allowed = map[string][]string{
 	// A fault that changes by a timetable, as a function of time.
 	"internal/schedule": {"qdisc"},
 	// Impairments with a name, and where their numbers come from.
-	"internal/profile": {"qdisc"},
+	"internal/profile": {"internal/impairment", "internal/strictyaml", "qdisc"},
+	// A timetable as a file says it.
+	"internal/schedule/": {"internal/impairment", "internal/profile", "internal/schedule", "internal/strictyaml", "qdisc"},
 	// Which packets a deterministic fault acts on; plain types, for both sides of the socket.
 	"internal/content": {"internal/ether", "qdisc"},
 	// The link layer of a packet, for both of the rooms that read one.
@@ -61,11 +63,11 @@ var allowed = map[string][]string{
 	// The answers are plain types; what tries the kernel stands below them.
 	"internal/feature":  {"internal/fault"},
 	"internal/feature/": {"internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "namespaces", "qdisc"},
-	"internal/wire":     {"api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
-	"internal/client":   {"api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
+	"internal/wire":     {"internal/profile", "internal/schedule", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
+	"internal/client":   {"internal/profile", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
 	// Who may do what, the configuration that says so, and the log of who did.
 	"internal/access": {"internal/fault", "qdisc"},
-	"internal/config": {"internal/access", "internal/fault", "internal/strictyaml", "qdisc"},
+	"internal/config": {"internal/access", "internal/fault", "internal/profile", "internal/strictyaml", "qdisc"},
 	// How every file of ours is read, and what is wrong with one is said.
 	"internal/strictyaml": {"qdisc"},
 	// An impairment as those files say it.
@@ -74,13 +76,13 @@ var allowed = map[string][]string{
 	// Metrics and traces: what the agent does, for others to see. The books of the faults
 	// know nothing of it; it stands around what they work with.
 	"internal/telemetry": {"api/", "internal/config", "internal/content", "internal/fault", "internal/lease", "internal/target", "internal/version", "qdisc"},
-	"internal/agent": {"api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
+	"internal/agent": {"internal/profile", "api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/feature/",
 		"internal/lab", "internal/lab/", "internal/lease", "internal/location", "internal/container", "internal/offload", "internal/prober", "internal/target", "internal/telemetry", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	"internal/testbed":    {},
 	"internal/report":     {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
-	"internal/cli": {"internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
+	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
 		"internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 	// Certificates for tests of TLS.

@@ -790,19 +790,23 @@ func (x *Toxic) GetDelayNs() int64 {
 }
 
 type FaultSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	Direction     Direction              `protobuf:"varint,2,opt,name=direction,proto3,enum=netem.v1.Direction" json:"direction,omitempty"`
-	Engine        Engine                 `protobuf:"varint,3,opt,name=engine,proto3,enum=netem.v1.Engine" json:"engine,omitempty"`
-	Packet        *Netem                 `protobuf:"bytes,4,opt,name=packet,proto3" json:"packet,omitempty"`
-	Toxics        []*Toxic               `protobuf:"bytes,5,rep,name=toxics,proto3" json:"toxics,omitempty"`
-	TtlNs         int64                  `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
-	Owner         string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`       // set by the agent
-	Selector      *TrafficSelector       `protobuf:"bytes,8,opt,name=selector,proto3" json:"selector,omitempty"` // instead of target
-	Force         []string               `protobuf:"bytes,9,rep,name=force,proto3" json:"force,omitempty"`       // agent | ssh | default-route
-	Offload       string                 `protobuf:"bytes,10,opt,name=offload,proto3" json:"offload,omitempty"`  // empty or "off"
-	Content       *ContentRule           `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`  // instead of packet or toxics
-	Repair        bool                   `protobuf:"varint,12,opt,name=repair,proto3" json:"repair,omitempty"`   // put back what somebody else changed or removed
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Target     string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Direction  Direction              `protobuf:"varint,2,opt,name=direction,proto3,enum=netem.v1.Direction" json:"direction,omitempty"`
+	Engine     Engine                 `protobuf:"varint,3,opt,name=engine,proto3,enum=netem.v1.Engine" json:"engine,omitempty"`
+	Packet     *Netem                 `protobuf:"bytes,4,opt,name=packet,proto3" json:"packet,omitempty"`
+	Toxics     []*Toxic               `protobuf:"bytes,5,rep,name=toxics,proto3" json:"toxics,omitempty"`
+	TtlNs      int64                  `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
+	Owner      string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`                              // set by the agent
+	Selector   *TrafficSelector       `protobuf:"bytes,8,opt,name=selector,proto3" json:"selector,omitempty"`                        // instead of target
+	Force      []string               `protobuf:"bytes,9,rep,name=force,proto3" json:"force,omitempty"`                              // agent | ssh | default-route
+	Offload    string                 `protobuf:"bytes,10,opt,name=offload,proto3" json:"offload,omitempty"`                         // empty or "off"
+	Content    *ContentRule           `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`                         // instead of packet or toxics
+	Repair     bool                   `protobuf:"varint,12,opt,name=repair,proto3" json:"repair,omitempty"`                          // put back what somebody else changed or removed
+	PacketFrom *Netem                 `protobuf:"bytes,20,opt,name=packet_from,json=packetFrom,proto3" json:"packet_from,omitempty"` // of the packets from the target, in both directions; unset: packet
+	// what the impairment goes by, instead of packet, which is then what is in force now
+	Schedule      *Schedule `protobuf:"bytes,21,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Profile       string    `protobuf:"bytes,22,opt,name=profile,proto3" json:"profile,omitempty"` // the name of what packet was made of; empty for none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -921,6 +925,411 @@ func (x *FaultSpec) GetRepair() bool {
 	return false
 }
 
+func (x *FaultSpec) GetPacketFrom() *Netem {
+	if x != nil {
+		return x.PacketFrom
+	}
+	return nil
+}
+
+func (x *FaultSpec) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *FaultSpec) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+// Schedule is a timetable of impairments.
+type Schedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Steps         []*ScheduleStep        `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	Rounds        int32                  `protobuf:"varint,3,opt,name=rounds,proto3" json:"rounds,omitempty"`                                     // 0: once; -1: for ever
+	JitterPercent float64                `protobuf:"fixed64,4,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // of each time between two changes, either way
+	Seed          uint64                 `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Schedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Schedule) GetSteps() []*ScheduleStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *Schedule) GetRounds() int32 {
+	if x != nil {
+		return x.Rounds
+	}
+	return 0
+}
+
+func (x *Schedule) GetJitterPercent() float64 {
+	if x != nil {
+		return x.JitterPercent
+	}
+	return 0
+}
+
+func (x *Schedule) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+type ScheduleStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ForNs         int64                  `protobuf:"varint,1,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"` // 0: until the fault ends, of the last step
+	Packet        *Netem                 `protobuf:"bytes,2,opt,name=packet,proto3" json:"packet,omitempty"`             // unset: none
+	PacketFrom    *Netem                 `protobuf:"bytes,3,opt,name=packet_from,json=packetFrom,proto3" json:"packet_from,omitempty"`
+	Ramp          *ScheduleRamp          `protobuf:"bytes,4,opt,name=ramp,proto3" json:"ramp,omitempty"`
+	Flap          *ScheduleFlap          `protobuf:"bytes,5,opt,name=flap,proto3" json:"flap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleStep) Reset() {
+	*x = ScheduleStep{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleStep) ProtoMessage() {}
+
+func (x *ScheduleStep) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleStep.ProtoReflect.Descriptor instead.
+func (*ScheduleStep) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ScheduleStep) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+func (x *ScheduleStep) GetPacket() *Netem {
+	if x != nil {
+		return x.Packet
+	}
+	return nil
+}
+
+func (x *ScheduleStep) GetPacketFrom() *Netem {
+	if x != nil {
+		return x.PacketFrom
+	}
+	return nil
+}
+
+func (x *ScheduleStep) GetRamp() *ScheduleRamp {
+	if x != nil {
+		return x.Ramp
+	}
+	return nil
+}
+
+func (x *ScheduleStep) GetFlap() *ScheduleFlap {
+	if x != nil {
+		return x.Flap
+	}
+	return nil
+}
+
+// ScheduleRamp is what the step's impairment becomes over its time.
+type ScheduleRamp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Packet        *Netem                 `protobuf:"bytes,1,opt,name=packet,proto3" json:"packet,omitempty"`
+	PacketFrom    *Netem                 `protobuf:"bytes,2,opt,name=packet_from,json=packetFrom,proto3" json:"packet_from,omitempty"`
+	EveryNs       int64                  `protobuf:"varint,3,opt,name=every_ns,json=everyNs,proto3" json:"every_ns,omitempty"` // 0: a twentieth of the step
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleRamp) Reset() {
+	*x = ScheduleRamp{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleRamp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleRamp) ProtoMessage() {}
+
+func (x *ScheduleRamp) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleRamp.ProtoReflect.Descriptor instead.
+func (*ScheduleRamp) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ScheduleRamp) GetPacket() *Netem {
+	if x != nil {
+		return x.Packet
+	}
+	return nil
+}
+
+func (x *ScheduleRamp) GetPacketFrom() *Netem {
+	if x != nil {
+		return x.PacketFrom
+	}
+	return nil
+}
+
+func (x *ScheduleRamp) GetEveryNs() int64 {
+	if x != nil {
+		return x.EveryNs
+	}
+	return 0
+}
+
+// ScheduleFlap takes the step's impairment away and puts it back.
+type ScheduleFlap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PeriodNs      int64                  `protobuf:"varint,1,opt,name=period_ns,json=periodNs,proto3" json:"period_ns,omitempty"`
+	DutyPercent   float64                `protobuf:"fixed64,2,opt,name=duty_percent,json=dutyPercent,proto3" json:"duty_percent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleFlap) Reset() {
+	*x = ScheduleFlap{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleFlap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleFlap) ProtoMessage() {}
+
+func (x *ScheduleFlap) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleFlap.ProtoReflect.Descriptor instead.
+func (*ScheduleFlap) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ScheduleFlap) GetPeriodNs() int64 {
+	if x != nil {
+		return x.PeriodNs
+	}
+	return 0
+}
+
+func (x *ScheduleFlap) GetDutyPercent() float64 {
+	if x != nil {
+		return x.DutyPercent
+	}
+	return 0
+}
+
+// FaultStep is where a fault is in its schedule.
+type FaultStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the changes, from 1
+	Of            uint64                 `protobuf:"varint,2,opt,name=of,proto3" json:"of,omitempty"`         // how many there are; 0: no end
+	Step          int32                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`     // of the schedule, from 1
+	Round         int32                  `protobuf:"varint,4,opt,name=round,proto3" json:"round,omitempty"`   // from 1
+	Began         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=began,proto3" json:"began,omitempty"`
+	Next          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"` // unset: none
+	Over          bool                   `protobuf:"varint,7,opt,name=over,proto3" json:"over,omitempty"`
+	LateNs        int64                  `protobuf:"varint,8,opt,name=late_ns,json=lateNs,proto3" json:"late_ns,omitempty"`
+	MaxLateNs     int64                  `protobuf:"varint,9,opt,name=max_late_ns,json=maxLateNs,proto3" json:"max_late_ns,omitempty"`
+	Skipped       uint64                 `protobuf:"varint,10,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FaultStep) Reset() {
+	*x = FaultStep{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FaultStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FaultStep) ProtoMessage() {}
+
+func (x *FaultStep) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FaultStep.ProtoReflect.Descriptor instead.
+func (*FaultStep) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *FaultStep) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *FaultStep) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *FaultStep) GetStep() int32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *FaultStep) GetRound() int32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *FaultStep) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *FaultStep) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *FaultStep) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
+func (x *FaultStep) GetLateNs() int64 {
+	if x != nil {
+		return x.LateNs
+	}
+	return 0
+}
+
+func (x *FaultStep) GetMaxLateNs() int64 {
+	if x != nil {
+		return x.MaxLateNs
+	}
+	return 0
+}
+
+func (x *FaultStep) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
 // ContentRule chooses packets by what they are.
 type ContentRule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -936,7 +1345,7 @@ type ContentRule struct {
 
 func (x *ContentRule) Reset() {
 	*x = ContentRule{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -948,7 +1357,7 @@ func (x *ContentRule) String() string {
 func (*ContentRule) ProtoMessage() {}
 
 func (x *ContentRule) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -961,7 +1370,7 @@ func (x *ContentRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentRule.ProtoReflect.Descriptor instead.
 func (*ContentRule) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{6}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ContentRule) GetKind() string {
@@ -1027,7 +1436,7 @@ type TrafficSelector struct {
 
 func (x *TrafficSelector) Reset() {
 	*x = TrafficSelector{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1448,7 @@ func (x *TrafficSelector) String() string {
 func (*TrafficSelector) ProtoMessage() {}
 
 func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1461,7 @@ func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficSelector.ProtoReflect.Descriptor instead.
 func (*TrafficSelector) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{7}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TrafficSelector) GetNamespace() string {
@@ -1149,7 +1558,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1570,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1583,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -1209,7 +1618,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1630,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1643,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Counters) GetSeen() uint64 {
@@ -1326,14 +1735,15 @@ type Fault struct {
 	// why it is lost or drifted, or was when it was cleared; empty for neither
 	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
 	// what was counted since the fault began, also before it was changed
-	Total         *Counters `protobuf:"bytes,16,opt,name=total,proto3" json:"total,omitempty"`
+	Total         *Counters  `protobuf:"bytes,16,opt,name=total,proto3" json:"total,omitempty"`
+	Step          *FaultStep `protobuf:"bytes,30,opt,name=step,proto3" json:"step,omitempty"` // of one with a schedule
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1755,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1768,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Fault) GetId() string {
@@ -1473,6 +1883,13 @@ func (x *Fault) GetTotal() *Counters {
 	return nil
 }
 
+func (x *Fault) GetStep() *FaultStep {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
 type Offload struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1485,7 +1902,7 @@ type Offload struct {
 
 func (x *Offload) Reset() {
 	*x = Offload{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1914,7 @@ func (x *Offload) String() string {
 func (*Offload) ProtoMessage() {}
 
 func (x *Offload) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1927,7 @@ func (x *Offload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offload.ProtoReflect.Descriptor instead.
 func (*Offload) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Offload) GetNamespace() string {
@@ -1561,7 +1978,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1990,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +2003,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ApplyRequest) GetRequestId() string {
@@ -1640,7 +2057,7 @@ type ApplyAllRequest struct {
 
 func (x *ApplyAllRequest) Reset() {
 	*x = ApplyAllRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +2069,7 @@ func (x *ApplyAllRequest) String() string {
 func (*ApplyAllRequest) ProtoMessage() {}
 
 func (x *ApplyAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +2082,7 @@ func (x *ApplyAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAllRequest.ProtoReflect.Descriptor instead.
 func (*ApplyAllRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ApplyAllRequest) GetFaults() []*ApplyRequest {
@@ -1685,7 +2102,7 @@ type ApplyAllResponse struct {
 
 func (x *ApplyAllResponse) Reset() {
 	*x = ApplyAllResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +2114,7 @@ func (x *ApplyAllResponse) String() string {
 func (*ApplyAllResponse) ProtoMessage() {}
 
 func (x *ApplyAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +2127,7 @@ func (x *ApplyAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAllResponse.ProtoReflect.Descriptor instead.
 func (*ApplyAllResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApplyAllResponse) GetFaults() []*Fault {
@@ -1736,7 +2153,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +2165,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +2178,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HoldRequest) GetWhat() isHoldRequest_What {
@@ -1847,7 +2264,7 @@ type HoldResume struct {
 
 func (x *HoldResume) Reset() {
 	*x = HoldResume{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +2276,7 @@ func (x *HoldResume) String() string {
 func (*HoldResume) ProtoMessage() {}
 
 func (x *HoldResume) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +2289,7 @@ func (x *HoldResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResume.ProtoReflect.Descriptor instead.
 func (*HoldResume) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HoldResume) GetId() string {
@@ -1898,7 +2315,7 @@ type HoldRenew struct {
 
 func (x *HoldRenew) Reset() {
 	*x = HoldRenew{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +2327,7 @@ func (x *HoldRenew) String() string {
 func (*HoldRenew) ProtoMessage() {}
 
 func (x *HoldRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2340,7 @@ func (x *HoldRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRenew.ProtoReflect.Descriptor instead.
 func (*HoldRenew) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
 }
 
 // HoldRelease ends the fault; its last state and counters are answered.
@@ -1935,7 +2352,7 @@ type HoldRelease struct {
 
 func (x *HoldRelease) Reset() {
 	*x = HoldRelease{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2364,7 @@ func (x *HoldRelease) String() string {
 func (*HoldRelease) ProtoMessage() {}
 
 func (x *HoldRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2377,7 @@ func (x *HoldRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRelease.ProtoReflect.Descriptor instead.
 func (*HoldRelease) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
 }
 
 // HoldResponse follows apply, resume, each renew and release, and each change of the
@@ -1980,7 +2397,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2409,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2422,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HoldResponse) GetFault() *Fault {
@@ -2047,7 +2464,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2476,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2489,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChangeRequest) GetId() string {
@@ -2105,7 +2522,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2534,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2547,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetRequest) GetId() string {
@@ -2148,7 +2565,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2577,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2590,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
 }
 
 type ListResponse struct {
@@ -2185,7 +2602,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2614,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2627,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListResponse) GetFaults() []*Fault {
@@ -2230,7 +2647,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2659,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2672,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -2289,7 +2706,7 @@ type ClearRequest struct {
 
 func (x *ClearRequest) Reset() {
 	*x = ClearRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2718,7 @@ func (x *ClearRequest) String() string {
 func (*ClearRequest) ProtoMessage() {}
 
 func (x *ClearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2731,7 @@ func (x *ClearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRequest.ProtoReflect.Descriptor instead.
 func (*ClearRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClearRequest) GetWhat() isClearRequest_What {
@@ -2398,7 +2815,7 @@ type DeviceName struct {
 
 func (x *DeviceName) Reset() {
 	*x = DeviceName{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2827,7 @@ func (x *DeviceName) String() string {
 func (*DeviceName) ProtoMessage() {}
 
 func (x *DeviceName) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2840,7 @@ func (x *DeviceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceName.ProtoReflect.Descriptor instead.
 func (*DeviceName) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeviceName) GetNamespace() string {
@@ -2449,7 +2866,7 @@ type ClearResponse struct {
 
 func (x *ClearResponse) Reset() {
 	*x = ClearResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2878,7 @@ func (x *ClearResponse) String() string {
 func (*ClearResponse) ProtoMessage() {}
 
 func (x *ClearResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2891,7 @@ func (x *ClearResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearResponse.ProtoReflect.Descriptor instead.
 func (*ClearResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ClearResponse) GetCleared() []*Fault {
@@ -2496,7 +2913,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +2925,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +2938,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchRequest) GetAfter() uint64 {
@@ -2549,7 +2966,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2978,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2991,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *VerifyRequest) GetId() string {
@@ -2610,7 +3027,7 @@ type VerifyMessage struct {
 
 func (x *VerifyMessage) Reset() {
 	*x = VerifyMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +3039,7 @@ func (x *VerifyMessage) String() string {
 func (*VerifyMessage) ProtoMessage() {}
 
 func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +3052,7 @@ func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyMessage.ProtoReflect.Descriptor instead.
 func (*VerifyMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *VerifyMessage) GetSent() int32 {
@@ -2669,7 +3086,7 @@ type PacketsRequest struct {
 
 func (x *PacketsRequest) Reset() {
 	*x = PacketsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +3098,7 @@ func (x *PacketsRequest) String() string {
 func (*PacketsRequest) ProtoMessage() {}
 
 func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +3111,7 @@ func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsRequest.ProtoReflect.Descriptor instead.
 func (*PacketsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PacketsRequest) GetId() string {
@@ -2728,7 +3145,7 @@ type PacketsMessage struct {
 
 func (x *PacketsMessage) Reset() {
 	*x = PacketsMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +3157,7 @@ func (x *PacketsMessage) String() string {
 func (*PacketsMessage) ProtoMessage() {}
 
 func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +3170,7 @@ func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsMessage.ProtoReflect.Descriptor instead.
 func (*PacketsMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PacketsMessage) GetPackets() []*ChosenPacket {
@@ -2811,7 +3228,7 @@ type ChosenPacket struct {
 
 func (x *ChosenPacket) Reset() {
 	*x = ChosenPacket{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +3240,7 @@ func (x *ChosenPacket) String() string {
 func (*ChosenPacket) ProtoMessage() {}
 
 func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +3253,7 @@ func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChosenPacket.ProtoReflect.Descriptor instead.
 func (*ChosenPacket) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ChosenPacket) GetMonotonicNs() int64 {
@@ -2919,7 +3336,7 @@ func (x *ChosenPacket) GetWirePackets() uint32 {
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// applied | changed | renewed | expired | cleared | lost | drifted | repaired
+	// applied | changed | renewed | step | expired | cleared | lost | drifted | repaired
 	Kind  string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Fault *Fault `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
 	// 1 is the first event of the agent's life, which has a name of its own
@@ -2932,7 +3349,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3361,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3374,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3019,7 +3436,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3448,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3461,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Target) GetName() string {
@@ -3126,7 +3543,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3555,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3568,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Place) GetNamespace() string {
@@ -3225,7 +3642,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3654,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3667,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Flow) GetProtocol() uint32 {
@@ -3310,7 +3727,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3739,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3752,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
 }
 
 type ListTargetsResponse struct {
@@ -3347,7 +3764,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3776,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3789,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -3391,7 +3808,7 @@ type AddTargetRequest struct {
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3820,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3833,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -3435,7 +3852,7 @@ type RemoveTargetRequest struct {
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3864,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3877,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -3478,7 +3895,7 @@ type RemoveTargetResponse struct {
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3907,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3920,7 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 type ResolveTargetRequest struct {
@@ -3515,7 +3932,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +3944,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +3957,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -3562,7 +3979,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3574,7 +3991,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3587,7 +4004,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Lab) GetName() string {
@@ -3630,7 +4047,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +4059,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +4072,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LabNode) GetName() string {
@@ -3699,7 +4116,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3711,7 +4128,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3724,7 +4141,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LabService) GetKind() string {
@@ -3771,7 +4188,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3783,7 +4200,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3796,7 +4213,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -3816,7 +4233,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +4245,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +4258,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -3867,7 +4284,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +4296,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +4309,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -3911,7 +4328,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4340,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4353,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -3954,7 +4371,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4383,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4396,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
 }
 
 type ListLabsResponse struct {
@@ -3991,7 +4408,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4420,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4433,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -4035,7 +4452,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4464,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4477,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -4086,7 +4503,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4098,7 +4515,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4111,7 +4528,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -4182,7 +4599,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4611,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4624,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -4231,6 +4648,231 @@ func (x *ProbeMessage) GetResultJson() []byte {
 	return nil
 }
 
+type ProfilesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProfilesRequest) Reset() {
+	*x = ProfilesRequest{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProfilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProfilesRequest) ProtoMessage() {}
+
+func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
+func (*ProfilesRequest) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
+}
+
+type ProfilesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Profiles      []*Profile             `protobuf:"bytes,1,rep,name=profiles,proto3" json:"profiles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProfilesResponse) Reset() {
+	*x = ProfilesResponse{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProfilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProfilesResponse) ProtoMessage() {}
+
+func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
+func (*ProfilesResponse) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ProfilesResponse) GetProfiles() []*Profile {
+	if x != nil {
+		return x.Profiles
+	}
+	return nil
+}
+
+// Profile is an impairment with a name, of an access link.
+type Profile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Summary       string                 `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	Uplink        *Netem                 `protobuf:"bytes,3,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Downlink      *Netem                 `protobuf:"bytes,4,opt,name=downlink,proto3" json:"downlink,omitempty"`
+	Sources       []*ProfileSource       `protobuf:"bytes,5,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Profile) Reset() {
+	*x = Profile{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Profile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Profile) ProtoMessage() {}
+
+func (x *Profile) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Profile.ProtoReflect.Descriptor instead.
+func (*Profile) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Profile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Profile) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Profile) GetUplink() *Netem {
+	if x != nil {
+		return x.Uplink
+	}
+	return nil
+}
+
+func (x *Profile) GetDownlink() *Netem {
+	if x != nil {
+		return x.Downlink
+	}
+	return nil
+}
+
+func (x *Profile) GetSources() []*ProfileSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+type ProfileSource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Title         string                 `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
+	Url           string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	Year          string                 `protobuf:"bytes,3,opt,name=year,proto3" json:"year,omitempty"`
+	Says          string                 `protobuf:"bytes,4,opt,name=says,proto3" json:"says,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProfileSource) Reset() {
+	*x = ProfileSource{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProfileSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProfileSource) ProtoMessage() {}
+
+func (x *ProfileSource) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
+func (*ProfileSource) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ProfileSource) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *ProfileSource) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *ProfileSource) GetYear() string {
+	if x != nil {
+		return x.Year
+	}
+	return ""
+}
+
+func (x *ProfileSource) GetSays() string {
+	if x != nil {
+		return x.Says
+	}
+	return ""
+}
+
 type FeaturesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4239,7 +4881,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4893,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4906,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
 }
 
 type FeaturesResponse struct {
@@ -4279,7 +4921,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4291,7 +4933,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4304,7 +4946,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -4348,7 +4990,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4360,7 +5002,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4373,7 +5015,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Feature) GetName() string {
@@ -4412,7 +5054,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4424,7 +5066,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4437,7 +5079,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
 }
 
 type VersionResponse struct {
@@ -4454,7 +5096,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4466,7 +5108,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4479,7 +5121,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -4624,7 +5266,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x12average_size_bytes\x18\t \x01(\x04R\x10averageSizeBytes\x120\n" +
 	"\x14size_variation_bytes\x18\n" +
 	" \x01(\x04R\x12sizeVariationBytes\x12\x19\n" +
-	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xaf\x03\n" +
+	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xab\x04\n" +
 	"\tFaultSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x121\n" +
 	"\tdirection\x18\x02 \x01(\x0e2\x13.netem.v1.DirectionR\tdirection\x12(\n" +
@@ -4638,7 +5280,44 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\aoffload\x18\n" +
 	" \x01(\tR\aoffload\x12/\n" +
 	"\acontent\x18\v \x01(\v2\x15.netem.v1.ContentRuleR\acontent\x12\x16\n" +
-	"\x06repair\x18\f \x01(\bR\x06repair\"\xa5\x01\n" +
+	"\x06repair\x18\f \x01(\bR\x06repair\x120\n" +
+	"\vpacket_from\x18\x14 \x01(\v2\x0f.netem.v1.NetemR\n" +
+	"packetFrom\x12.\n" +
+	"\bschedule\x18\x15 \x01(\v2\x12.netem.v1.ScheduleR\bschedule\x12\x18\n" +
+	"\aprofile\x18\x16 \x01(\tR\aprofile\"\x9f\x01\n" +
+	"\bSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
+	"\x05steps\x18\x02 \x03(\v2\x16.netem.v1.ScheduleStepR\x05steps\x12\x16\n" +
+	"\x06rounds\x18\x03 \x01(\x05R\x06rounds\x12%\n" +
+	"\x0ejitter_percent\x18\x04 \x01(\x01R\rjitterPercent\x12\x12\n" +
+	"\x04seed\x18\x05 \x01(\x04R\x04seed\"\xd8\x01\n" +
+	"\fScheduleStep\x12\x15\n" +
+	"\x06for_ns\x18\x01 \x01(\x03R\x05forNs\x12'\n" +
+	"\x06packet\x18\x02 \x01(\v2\x0f.netem.v1.NetemR\x06packet\x120\n" +
+	"\vpacket_from\x18\x03 \x01(\v2\x0f.netem.v1.NetemR\n" +
+	"packetFrom\x12*\n" +
+	"\x04ramp\x18\x04 \x01(\v2\x16.netem.v1.ScheduleRampR\x04ramp\x12*\n" +
+	"\x04flap\x18\x05 \x01(\v2\x16.netem.v1.ScheduleFlapR\x04flap\"\x84\x01\n" +
+	"\fScheduleRamp\x12'\n" +
+	"\x06packet\x18\x01 \x01(\v2\x0f.netem.v1.NetemR\x06packet\x120\n" +
+	"\vpacket_from\x18\x02 \x01(\v2\x0f.netem.v1.NetemR\n" +
+	"packetFrom\x12\x19\n" +
+	"\bevery_ns\x18\x03 \x01(\x03R\aeveryNs\"N\n" +
+	"\fScheduleFlap\x12\x1b\n" +
+	"\tperiod_ns\x18\x01 \x01(\x03R\bperiodNs\x12!\n" +
+	"\fduty_percent\x18\x02 \x01(\x01R\vdutyPercent\"\xa6\x02\n" +
+	"\tFaultStep\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\x04R\x02of\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x05R\x04step\x12\x14\n" +
+	"\x05round\x18\x04 \x01(\x05R\x05round\x120\n" +
+	"\x05began\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12.\n" +
+	"\x04next\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x12\x12\n" +
+	"\x04over\x18\a \x01(\bR\x04over\x12\x17\n" +
+	"\alate_ns\x18\b \x01(\x03R\x06lateNs\x12\x1e\n" +
+	"\vmax_late_ns\x18\t \x01(\x03R\tmaxLateNs\x12\x18\n" +
+	"\askipped\x18\n" +
+	" \x01(\x04R\askipped\"\xa5\x01\n" +
 	"\vContentRule\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\f\n" +
 	"\x01n\x18\x02 \x01(\rR\x01n\x12\x1e\n" +
@@ -4680,7 +5359,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x06opened\x18\b \x01(\x04R\x06opened\x12\x12\n" +
 	"\x04late\x18\t \x01(\x04R\x04late\x12\x18\n" +
 	"\arefused\x18\n" +
-	" \x01(\x04R\arefused\"\xf3\x04\n" +
+	" \x01(\x04R\arefused\"\x9c\x05\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +
@@ -4699,7 +5378,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\n" +
 	"hold_token\x18\x0e \x01(\x04R\tholdToken\x12\x16\n" +
 	"\x06reason\x18\x0f \x01(\tR\x06reason\x12(\n" +
-	"\x05total\x18\x10 \x01(\v2\x12.netem.v1.CountersR\x05total\"i\n" +
+	"\x05total\x18\x10 \x01(\v2\x12.netem.v1.CountersR\x05total\x12'\n" +
+	"\x04step\x18\x1e \x01(\v2\x13.netem.v1.FaultStepR\x04step\"i\n" +
 	"\aOffload\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x16\n" +
@@ -4884,6 +5564,20 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1f\n" +
 	"\vresult_json\x18\x03 \x01(\fR\n" +
 	"resultJson\"\x11\n" +
+	"\x0fProfilesRequest\"A\n" +
+	"\x10ProfilesResponse\x12-\n" +
+	"\bprofiles\x18\x01 \x03(\v2\x11.netem.v1.ProfileR\bprofiles\"\xc0\x01\n" +
+	"\aProfile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12'\n" +
+	"\x06uplink\x18\x03 \x01(\v2\x0f.netem.v1.NetemR\x06uplink\x12+\n" +
+	"\bdownlink\x18\x04 \x01(\v2\x0f.netem.v1.NetemR\bdownlink\x121\n" +
+	"\asources\x18\x05 \x03(\v2\x17.netem.v1.ProfileSourceR\asources\"_\n" +
+	"\rProfileSource\x12\x14\n" +
+	"\x05title\x18\x01 \x01(\tR\x05title\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x12\n" +
+	"\x04year\x18\x03 \x01(\tR\x04year\x12\x12\n" +
+	"\x04says\x18\x04 \x01(\tR\x04says\"\x11\n" +
 	"\x0fFeaturesRequest\"\xad\x01\n" +
 	"\x10FeaturesResponse\x12\x16\n" +
 	"\x06kernel\x18\x01 \x01(\tR\x06kernel\x12-\n" +
@@ -4948,9 +5642,10 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04List\x12\x19.netem.v1.ListLabsRequest\x1a\x1a.netem.v1.ListLabsResponse\x12-\n" +
 	"\x03Get\x12\x17.netem.v1.GetLabRequest\x1a\r.netem.v1.Lab2A\n" +
 	"\x06Probes\x127\n" +
-	"\x03Run\x12\x16.netem.v1.ProbeRequest\x1a\x16.netem.v1.ProbeMessage0\x012\x8b\x01\n" +
+	"\x03Run\x12\x16.netem.v1.ProbeRequest\x1a\x16.netem.v1.ProbeMessage0\x012\xce\x01\n" +
 	"\x06System\x12A\n" +
-	"\bFeatures\x12\x19.netem.v1.FeaturesRequest\x1a\x1a.netem.v1.FeaturesResponse\x12>\n" +
+	"\bFeatures\x12\x19.netem.v1.FeaturesRequest\x1a\x1a.netem.v1.FeaturesResponse\x12A\n" +
+	"\bProfiles\x12\x19.netem.v1.ProfilesRequest\x1a\x1a.netem.v1.ProfilesResponse\x12>\n" +
 	"\aVersion\x12\x18.netem.v1.VersionRequest\x1a\x19.netem.v1.VersionResponseB\x1dZ\x1bnetemd/api/netem/v1;netemv1b\x06proto3"
 
 var (
@@ -4966,7 +5661,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -4977,62 +5672,71 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*Slot)(nil),                  // 6: netem.v1.Slot
 	(*Toxic)(nil),                 // 7: netem.v1.Toxic
 	(*FaultSpec)(nil),             // 8: netem.v1.FaultSpec
-	(*ContentRule)(nil),           // 9: netem.v1.ContentRule
-	(*TrafficSelector)(nil),       // 10: netem.v1.TrafficSelector
-	(*PortRange)(nil),             // 11: netem.v1.PortRange
-	(*Counters)(nil),              // 12: netem.v1.Counters
-	(*Fault)(nil),                 // 13: netem.v1.Fault
-	(*Offload)(nil),               // 14: netem.v1.Offload
-	(*ApplyRequest)(nil),          // 15: netem.v1.ApplyRequest
-	(*ApplyAllRequest)(nil),       // 16: netem.v1.ApplyAllRequest
-	(*ApplyAllResponse)(nil),      // 17: netem.v1.ApplyAllResponse
-	(*HoldRequest)(nil),           // 18: netem.v1.HoldRequest
-	(*HoldResume)(nil),            // 19: netem.v1.HoldResume
-	(*HoldRenew)(nil),             // 20: netem.v1.HoldRenew
-	(*HoldRelease)(nil),           // 21: netem.v1.HoldRelease
-	(*HoldResponse)(nil),          // 22: netem.v1.HoldResponse
-	(*ChangeRequest)(nil),         // 23: netem.v1.ChangeRequest
-	(*GetRequest)(nil),            // 24: netem.v1.GetRequest
-	(*ListRequest)(nil),           // 25: netem.v1.ListRequest
-	(*ListResponse)(nil),          // 26: netem.v1.ListResponse
-	(*RenewRequest)(nil),          // 27: netem.v1.RenewRequest
-	(*ClearRequest)(nil),          // 28: netem.v1.ClearRequest
-	(*DeviceName)(nil),            // 29: netem.v1.DeviceName
-	(*ClearResponse)(nil),         // 30: netem.v1.ClearResponse
-	(*WatchRequest)(nil),          // 31: netem.v1.WatchRequest
-	(*VerifyRequest)(nil),         // 32: netem.v1.VerifyRequest
-	(*VerifyMessage)(nil),         // 33: netem.v1.VerifyMessage
-	(*PacketsRequest)(nil),        // 34: netem.v1.PacketsRequest
-	(*PacketsMessage)(nil),        // 35: netem.v1.PacketsMessage
-	(*ChosenPacket)(nil),          // 36: netem.v1.ChosenPacket
-	(*Event)(nil),                 // 37: netem.v1.Event
-	(*Target)(nil),                // 38: netem.v1.Target
-	(*Place)(nil),                 // 39: netem.v1.Place
-	(*Flow)(nil),                  // 40: netem.v1.Flow
-	(*ListTargetsRequest)(nil),    // 41: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 42: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 43: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 44: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 45: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 46: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 47: netem.v1.Lab
-	(*LabNode)(nil),               // 48: netem.v1.LabNode
-	(*LabService)(nil),            // 49: netem.v1.LabService
-	(*LabUpRequest)(nil),          // 50: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 51: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 52: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 53: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 54: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 55: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 56: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 57: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 58: netem.v1.ProbeMessage
-	(*FeaturesRequest)(nil),       // 59: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 60: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 61: netem.v1.Feature
-	(*VersionRequest)(nil),        // 62: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 63: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
+	(*Schedule)(nil),              // 9: netem.v1.Schedule
+	(*ScheduleStep)(nil),          // 10: netem.v1.ScheduleStep
+	(*ScheduleRamp)(nil),          // 11: netem.v1.ScheduleRamp
+	(*ScheduleFlap)(nil),          // 12: netem.v1.ScheduleFlap
+	(*FaultStep)(nil),             // 13: netem.v1.FaultStep
+	(*ContentRule)(nil),           // 14: netem.v1.ContentRule
+	(*TrafficSelector)(nil),       // 15: netem.v1.TrafficSelector
+	(*PortRange)(nil),             // 16: netem.v1.PortRange
+	(*Counters)(nil),              // 17: netem.v1.Counters
+	(*Fault)(nil),                 // 18: netem.v1.Fault
+	(*Offload)(nil),               // 19: netem.v1.Offload
+	(*ApplyRequest)(nil),          // 20: netem.v1.ApplyRequest
+	(*ApplyAllRequest)(nil),       // 21: netem.v1.ApplyAllRequest
+	(*ApplyAllResponse)(nil),      // 22: netem.v1.ApplyAllResponse
+	(*HoldRequest)(nil),           // 23: netem.v1.HoldRequest
+	(*HoldResume)(nil),            // 24: netem.v1.HoldResume
+	(*HoldRenew)(nil),             // 25: netem.v1.HoldRenew
+	(*HoldRelease)(nil),           // 26: netem.v1.HoldRelease
+	(*HoldResponse)(nil),          // 27: netem.v1.HoldResponse
+	(*ChangeRequest)(nil),         // 28: netem.v1.ChangeRequest
+	(*GetRequest)(nil),            // 29: netem.v1.GetRequest
+	(*ListRequest)(nil),           // 30: netem.v1.ListRequest
+	(*ListResponse)(nil),          // 31: netem.v1.ListResponse
+	(*RenewRequest)(nil),          // 32: netem.v1.RenewRequest
+	(*ClearRequest)(nil),          // 33: netem.v1.ClearRequest
+	(*DeviceName)(nil),            // 34: netem.v1.DeviceName
+	(*ClearResponse)(nil),         // 35: netem.v1.ClearResponse
+	(*WatchRequest)(nil),          // 36: netem.v1.WatchRequest
+	(*VerifyRequest)(nil),         // 37: netem.v1.VerifyRequest
+	(*VerifyMessage)(nil),         // 38: netem.v1.VerifyMessage
+	(*PacketsRequest)(nil),        // 39: netem.v1.PacketsRequest
+	(*PacketsMessage)(nil),        // 40: netem.v1.PacketsMessage
+	(*ChosenPacket)(nil),          // 41: netem.v1.ChosenPacket
+	(*Event)(nil),                 // 42: netem.v1.Event
+	(*Target)(nil),                // 43: netem.v1.Target
+	(*Place)(nil),                 // 44: netem.v1.Place
+	(*Flow)(nil),                  // 45: netem.v1.Flow
+	(*ListTargetsRequest)(nil),    // 46: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 47: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 48: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 49: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 50: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 51: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 52: netem.v1.Lab
+	(*LabNode)(nil),               // 53: netem.v1.LabNode
+	(*LabService)(nil),            // 54: netem.v1.LabService
+	(*LabUpRequest)(nil),          // 55: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 56: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 57: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 58: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 59: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 60: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 61: netem.v1.GetLabRequest
+	(*ProbeRequest)(nil),          // 62: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 63: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 64: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 65: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 66: netem.v1.Profile
+	(*ProfileSource)(nil),         // 67: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 68: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 69: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 70: netem.v1.Feature
+	(*VersionRequest)(nil),        // 71: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 72: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 73: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -5042,99 +5746,117 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	1,  // 4: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
 	3,  // 5: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
 	7,  // 6: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
-	10, // 7: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
-	9,  // 8: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
-	11, // 9: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
-	11, // 10: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
-	11, // 11: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
-	8,  // 12: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
-	2,  // 13: netem.v1.Fault.state:type_name -> netem.v1.FaultState
-	1,  // 14: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	64, // 15: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	64, // 16: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
-	12, // 17: netem.v1.Fault.counters:type_name -> netem.v1.Counters
-	14, // 18: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
-	12, // 19: netem.v1.Fault.total:type_name -> netem.v1.Counters
-	8,  // 20: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	15, // 21: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
-	13, // 22: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
-	15, // 23: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
-	19, // 24: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
-	20, // 25: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
-	21, // 26: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
-	13, // 27: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
-	3,  // 28: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	13, // 29: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	29, // 30: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
-	13, // 31: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	36, // 32: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	64, // 33: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	64, // 34: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	13, // 35: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	39, // 36: netem.v1.Target.to:type_name -> netem.v1.Place
-	39, // 37: netem.v1.Target.from:type_name -> netem.v1.Place
-	40, // 38: netem.v1.Place.include:type_name -> netem.v1.Flow
-	40, // 39: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	11, // 40: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	11, // 41: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	38, // 42: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	38, // 43: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	48, // 44: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	64, // 45: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	49, // 46: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	47, // 47: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	47, // 48: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	61, // 49: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 50: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	15, // 51: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	16, // 52: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	23, // 53: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	24, // 54: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	25, // 55: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	27, // 56: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	28, // 57: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	18, // 58: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	31, // 59: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	32, // 60: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	34, // 61: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	41, // 62: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	43, // 63: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	44, // 64: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	46, // 65: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	50, // 66: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	52, // 67: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	54, // 68: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	56, // 69: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	57, // 70: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	59, // 71: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	62, // 72: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	13, // 73: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	17, // 74: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	13, // 75: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	13, // 76: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	26, // 77: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	13, // 78: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	30, // 79: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	22, // 80: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	37, // 81: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	33, // 82: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	35, // 83: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	42, // 84: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	38, // 85: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	45, // 86: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	38, // 87: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	51, // 88: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	53, // 89: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	55, // 90: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	47, // 91: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	58, // 92: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	60, // 93: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	63, // 94: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	73, // [73:95] is the sub-list for method output_type
-	51, // [51:73] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	15, // 7: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
+	14, // 8: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
+	3,  // 9: netem.v1.FaultSpec.packet_from:type_name -> netem.v1.Netem
+	9,  // 10: netem.v1.FaultSpec.schedule:type_name -> netem.v1.Schedule
+	10, // 11: netem.v1.Schedule.steps:type_name -> netem.v1.ScheduleStep
+	3,  // 12: netem.v1.ScheduleStep.packet:type_name -> netem.v1.Netem
+	3,  // 13: netem.v1.ScheduleStep.packet_from:type_name -> netem.v1.Netem
+	11, // 14: netem.v1.ScheduleStep.ramp:type_name -> netem.v1.ScheduleRamp
+	12, // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
+	3,  // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
+	3,  // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
+	73, // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	73, // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	16, // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
+	16, // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
+	16, // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
+	8,  // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
+	2,  // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
+	1,  // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
+	73, // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	73, // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	17, // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
+	19, // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
+	17, // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
+	13, // 31: netem.v1.Fault.step:type_name -> netem.v1.FaultStep
+	8,  // 32: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
+	20, // 33: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
+	18, // 34: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
+	20, // 35: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
+	24, // 36: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
+	25, // 37: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
+	26, // 38: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
+	18, // 39: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
+	3,  // 40: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	18, // 41: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	34, // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	18, // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	41, // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
+	73, // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	73, // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	18, // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	44, // 48: netem.v1.Target.to:type_name -> netem.v1.Place
+	44, // 49: netem.v1.Target.from:type_name -> netem.v1.Place
+	45, // 50: netem.v1.Place.include:type_name -> netem.v1.Flow
+	45, // 51: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	16, // 52: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	16, // 53: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	43, // 54: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	43, // 55: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	53, // 56: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	73, // 57: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	54, // 58: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	52, // 59: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	52, // 60: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	66, // 61: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,  // 62: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,  // 63: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	67, // 64: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	70, // 65: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 66: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	20, // 67: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	21, // 68: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	28, // 69: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	29, // 70: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	30, // 71: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	32, // 72: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	33, // 73: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	23, // 74: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	36, // 75: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	37, // 76: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	39, // 77: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	46, // 78: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	48, // 79: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	49, // 80: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	51, // 81: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	55, // 82: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	57, // 83: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	59, // 84: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	61, // 85: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	62, // 86: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	68, // 87: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	64, // 88: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	71, // 89: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	18, // 90: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	22, // 91: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	18, // 92: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	18, // 93: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	31, // 94: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	18, // 95: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	35, // 96: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	27, // 97: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	42, // 98: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	38, // 99: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	40, // 100: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	47, // 101: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	43, // 102: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	50, // 103: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	43, // 104: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	56, // 105: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	58, // 106: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	60, // 107: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	52, // 108: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	63, // 109: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	69, // 110: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	65, // 111: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	72, // 112: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	90, // [90:113] is the sub-list for method output_type
+	67, // [67:90] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -5143,13 +5865,13 @@ func file_api_netem_v1_netem_proto_init() {
 		return
 	}
 	file_api_netem_v1_netem_proto_msgTypes[0].OneofWrappers = []any{}
-	file_api_netem_v1_netem_proto_msgTypes[15].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[20].OneofWrappers = []any{
 		(*HoldRequest_Apply)(nil),
 		(*HoldRequest_Resume)(nil),
 		(*HoldRequest_Renew)(nil),
 		(*HoldRequest_Release)(nil),
 	}
-	file_api_netem_v1_netem_proto_msgTypes[25].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[30].OneofWrappers = []any{
 		(*ClearRequest_Id)(nil),
 		(*ClearRequest_Target)(nil),
 		(*ClearRequest_All)(nil),
@@ -5161,7 +5883,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   61,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

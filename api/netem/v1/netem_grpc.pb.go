@@ -1100,6 +1100,7 @@ var Probes_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	System_Features_FullMethodName = "/netem.v1.System/Features"
+	System_Profiles_FullMethodName = "/netem.v1.System/Profiles"
 	System_Version_FullMethodName  = "/netem.v1.System/Version"
 )
 
@@ -1110,6 +1111,8 @@ const (
 // System is about the agent and its kernel.
 type SystemClient interface {
 	Features(ctx context.Context, in *FeaturesRequest, opts ...grpc.CallOption) (*FeaturesResponse, error)
+	// Profiles are the impairments with a name that the agent's configuration has.
+	Profiles(ctx context.Context, in *ProfilesRequest, opts ...grpc.CallOption) (*ProfilesResponse, error)
 	Version(ctx context.Context, in *VersionRequest, opts ...grpc.CallOption) (*VersionResponse, error)
 }
 
@@ -1125,6 +1128,16 @@ func (c *systemClient) Features(ctx context.Context, in *FeaturesRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FeaturesResponse)
 	err := c.cc.Invoke(ctx, System_Features_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *systemClient) Profiles(ctx context.Context, in *ProfilesRequest, opts ...grpc.CallOption) (*ProfilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProfilesResponse)
+	err := c.cc.Invoke(ctx, System_Profiles_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -1148,6 +1161,8 @@ func (c *systemClient) Version(ctx context.Context, in *VersionRequest, opts ...
 // System is about the agent and its kernel.
 type SystemServer interface {
 	Features(context.Context, *FeaturesRequest) (*FeaturesResponse, error)
+	// Profiles are the impairments with a name that the agent's configuration has.
+	Profiles(context.Context, *ProfilesRequest) (*ProfilesResponse, error)
 	Version(context.Context, *VersionRequest) (*VersionResponse, error)
 	mustEmbedUnimplementedSystemServer()
 }
@@ -1161,6 +1176,9 @@ type UnimplementedSystemServer struct{}
 
 func (UnimplementedSystemServer) Features(context.Context, *FeaturesRequest) (*FeaturesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Features not implemented")
+}
+func (UnimplementedSystemServer) Profiles(context.Context, *ProfilesRequest) (*ProfilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Profiles not implemented")
 }
 func (UnimplementedSystemServer) Version(context.Context, *VersionRequest) (*VersionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Version not implemented")
@@ -1204,6 +1222,24 @@ func _System_Features_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _System_Profiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProfilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SystemServer).Profiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: System_Profiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SystemServer).Profiles(ctx, req.(*ProfilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _System_Version_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(VersionRequest)
 	if err := dec(in); err != nil {
@@ -1232,6 +1268,10 @@ var System_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Features",
 			Handler:    _System_Features_Handler,
+		},
+		{
+			MethodName: "Profiles",
+			Handler:    _System_Profiles_Handler,
 		},
 		{
 			MethodName: "Version",
