@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -99,6 +100,8 @@ func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) 
 		return r.GetTarget(), nil
 	case *netemv1.ProbeRequest:
 		return r.GetTarget(), nil
+	case *netemv1.LabUpRequest:
+		return cmp.Or(r.GetAs(), r.GetName()), nil // labfile.Request holds a text to its name
 	case *netemv1.AddTargetRequest:
 		return r.GetTarget().GetName(), nil
 	case interface{ GetId() string }: // Change, Renew, Get, Verify, Packets

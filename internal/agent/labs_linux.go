@@ -2,19 +2,23 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/fault"
 	"netemd/internal/lab"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/offload"
 	"netemd/internal/target"
+	"netemd/internal/wire"
 )
 
 // labUp brings a lab up, unless as many are up as may be; the error is fault.ErrBusy then.
-func (a *Agent) labUp(ctx context.Context, def lab.Definition, progress func(step string)) (lab.Info, error) {
+func (a *Agent) labUp(ctx context.Context, def lab.Definition, by lab.Identity, progress func(step string)) (lab.Info, error) {
 	infos, err := a.labs.List(ctx)
 	if err != nil {
 		return lab.Info{}, err
@@ -22,7 +26,38 @@ func (a *Agent) labUp(ctx context.Context, def lab.Definition, progress func(ste
 	if err := labRoom(infos, def.Name, a.cfg.Settings.Limits.Labs); err != nil {
 		return lab.Info{}, err
 	}
-	return a.labs.Up(ctx, def, lab.Identity{}, progress)
+	return a.labs.Up(ctx, def, by, progress)
+}
+
+// labIdentity is who asked for a lab, who its commands run as: who may open the socket gets
+// no shell by it that he had not before. A peer over TCP is nobody on this host.
+func labIdentity(ctx context.Context, def lab.Definition) (lab.Identity, error) {
+	p, ok := peerOf(ctx)
+	switch {
+	case !ok:
+		return lab.Identity{}, errors.New("lab up: it is not known who asks")
+	case p.byTLS() && def.Commands():
+		return lab.Identity{}, fmt.Errorf("lab up: %w: a lab with commands is made over the unix socket, by whom they run as", fault.ErrDenied)
+	case p.byTLS():
+		return lab.Identity{UID: overflowID, GID: overflowID}, nil
+	}
+	return lab.Identity{UID: p.uid, GID: p.gid, Groups: p.groups}, nil
+}
+
+// overflowID is the user and group without rights that every Linux has (overflowuid of
+// proc_sys_kernel(5)).
+const overflowID = 65534
+
+// labMessage is a lab with its definition as a text, which it has unless a base impairment
+// has a distribution of the user's own.
+func labMessage(info lab.Info, def lab.Definition) (*netemv1.Lab, error) {
+	m := wire.Lab(info)
+	text, err := labfile.YAML(def)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, err
+	}
+	m.Definition = string(text)
+	return m, nil
 }
 
 // labRoom refuses one lab more than may be up; one that is up already has its place.
@@ -49,7 +84,7 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 			return existed, err
 		}
 	}
-	if _, ok := lab.Builtin(name); !ok {
+	if _, ok := labfile.Builtin(name); !ok {
 		return false, unknownLab(name)
 	}
 	return false, nil
@@ -57,7 +92,7 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 
 func unknownLab(name string) error {
 	var known []string
-	for _, d := range lab.Builtins() {
+	for _, d := range labfile.Builtins() {
 		known = append(known, d.Name)
 	}
 	return fmt.Errorf("%w %q: known: %s", lab.ErrUnknown, name, strings.Join(known, ", "))

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 
 	netemv1 "netemd/api/netem/v1"
-	"netemd/internal/lab"
 	"netemd/internal/version"
 	"netemd/internal/wire"
 	"netemd/probe"
@@ -56,17 +55,25 @@ type labsServer struct {
 }
 
 func (s labsServer) Up(r *netemv1.LabUpRequest, stream grpc.ServerStreamingServer[netemv1.LabProgress]) error {
-	def, ok := lab.Builtin(r.GetName())
-	if !ok {
-		return unknownLab(r.GetName())
+	def, err := wire.LabUpRequestOf(r).Definition()
+	if err != nil {
+		return err
 	}
-	info, err := s.a.labUp(stream.Context(), def, func(step string) {
+	by, err := labIdentity(stream.Context(), def)
+	if err != nil {
+		return err
+	}
+	info, err := s.a.labUp(stream.Context(), def, by, func(step string) {
 		_ = stream.Send(&netemv1.LabProgress{Step: step}) // a client that is gone ends the context
 	})
 	if err != nil {
 		return err
 	}
-	return stream.Send(&netemv1.LabProgress{Lab: wire.Lab(info)})
+	m, err := labMessage(info, def)
+	if err != nil {
+		return err
+	}
+	return stream.Send(&netemv1.LabProgress{Lab: m})
 }
 
 func (s labsServer) Down(ctx context.Context, r *netemv1.LabDownRequest) (*netemv1.LabDownResponse, error) {
@@ -94,7 +101,11 @@ func (s labsServer) Get(ctx context.Context, r *netemv1.GetLabRequest) (*netemv1
 	if err != nil {
 		return nil, err
 	}
-	return wire.Lab(info), nil
+	def, err := s.a.labs.Definition(ctx, r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return labMessage(info, def)
 }
 
 type probesServer struct {

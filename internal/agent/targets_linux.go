@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"netemd/internal/fault"
-	"netemd/internal/lab"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 )
 
@@ -53,7 +53,7 @@ func (a *Agent) resolve(ctx context.Context, name string) (target.Target, error)
 // unknownTarget names the targets that there are, or the lab that would bring the
 // one asked for.
 func unknownTarget(name string, known []target.Target) error {
-	for _, d := range lab.Builtins() {
+	for _, d := range labfile.Builtins() {
 		for _, t := range d.Targets {
 			if t.Name == name {
 				return fault.WithHint(fmt.Errorf("%w %q: lab %s, which has it, is not up", target.ErrUnknown, name, d.Name), "netemctl lab up "+d.Name)
@@ -61,7 +61,7 @@ func unknownTarget(name string, known []target.Target) error {
 		}
 	}
 	if len(known) == 0 {
-		first := lab.Builtins()[0].Name
+		first := labfile.Builtins()[0].Name
 		return fault.WithHint(fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, first), "netemctl lab up "+first)
 	}
 	names := make([]string, len(known))

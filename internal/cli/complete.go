@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"netemd/internal/lab"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 )
 
@@ -46,7 +46,7 @@ func (a *app) targetNames(ctx context.Context) []string {
 			return names
 		}
 	}
-	for _, d := range lab.Builtins() {
+	for _, d := range labfile.Builtins() {
 		for _, t := range d.Targets {
 			names = append(names, t.Name)
 		}
@@ -95,7 +95,7 @@ func (a *app) completeFaults(cmd *cobra.Command, args []string, typed string) ([
 func completeLabs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if len(args) == 0 {
-		for _, d := range lab.Builtins() {
+		for _, d := range labfile.Builtins() {
 			names = append(names, d.Name)
 		}
 	}

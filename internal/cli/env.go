@@ -12,6 +12,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
 	"netemd/internal/lab"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -102,7 +103,8 @@ type TargetStore interface {
 
 // LabStore makes labs.
 type LabStore interface {
-	LabUp(ctx context.Context, name string, progress func(step string)) (lab.Info, error)
+	LabUp(ctx context.Context, r labfile.Request, progress func(step string)) (lab.Info, error)
+	Lab(ctx context.Context, name string) (info lab.Info, definition []byte, err error)
 	LabDown(ctx context.Context, name string) (existed bool, err error)
 	Labs(ctx context.Context) ([]lab.Info, error)
 }

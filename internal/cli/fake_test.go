@@ -20,6 +20,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
 	"netemd/internal/lab"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 	"netemd/probe"
 	"netemd/qdisc"
@@ -367,7 +368,7 @@ func (a *fakeAgent) Verify(ctx context.Context, id string, o fidelity.Options, p
 }
 
 func (a *fakeAgent) Targets(context.Context) ([]target.Target, error) {
-	d, _ := lab.Builtin("pg")
+	d, _ := labfile.Builtin("pg")
 	return d.Resolve()
 }
 
@@ -384,7 +385,8 @@ func (a *fakeAgent) Resolve(ctx context.Context, name string) (target.Target, er
 	return target.Target{}, fmt.Errorf("%w %q, known: pg", target.ErrUnknown, name)
 }
 
-func (a *fakeAgent) LabUp(_ context.Context, name string, progress func(string)) (lab.Info, error) {
+func (a *fakeAgent) LabUp(_ context.Context, r labfile.Request, progress func(string)) (lab.Info, error) {
+	name := r.Name
 	if name != "pg" {
 		return lab.Info{}, fmt.Errorf("unknown lab %q, known: pg", name)
 	}
@@ -405,6 +407,21 @@ func (a *fakeAgent) LabUp(_ context.Context, name string, progress func(string))
 	}
 	a.labs = append(a.labs, l)
 	return l, nil
+}
+
+func (a *fakeAgent) Lab(ctx context.Context, name string) (lab.Info, []byte, error) {
+	ls, err := a.Labs(ctx)
+	if err != nil {
+		return lab.Info{}, nil, err
+	}
+	for _, l := range ls {
+		if l.Name == name {
+			d, _ := labfile.Builtin(name)
+			text, err := labfile.YAML(d)
+			return l, text, err
+		}
+	}
+	return lab.Info{}, nil, fmt.Errorf("%w %q: no lab is up", lab.ErrUnknown, name)
 }
 
 func (a *fakeAgent) LabDown(_ context.Context, name string) (bool, error) {

@@ -12,6 +12,7 @@ import (
 
 	"netemd/internal/fault"
 	"netemd/internal/lab"
+	"netemd/internal/lab/labfile"
 )
 
 func (a *app) lab() *cobra.Command {
@@ -85,7 +86,7 @@ func (a *app) labUp() *cobra.Command {
 		Use: "up NAME", Short: "Make a lab", Args: arguments(1, "pg"), ValidArgsFunction: completeLabs,
 		Long: "Make a lab. Making one that is up changes nothing.",
 		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
-			info, err := agent.LabUp(cmd.Context(), args[0], func(step string) { a.say("%s", step) })
+			info, err := agent.LabUp(cmd.Context(), labfile.Request{Name: args[0]}, func(step string) { a.say("%s", step) })
 			if err != nil {
 				return err
 			}
@@ -154,7 +155,7 @@ func (a *app) labList() *cobra.Command {
 
 func builtinLabs() []string {
 	var names []string
-	for _, d := range lab.Builtins() {
+	for _, d := range labfile.Builtins() {
 		names = append(names, d.Name)
 	}
 	return names

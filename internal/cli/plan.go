@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"netemd/internal/fault"
-	"netemd/internal/lab"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -132,7 +132,7 @@ func (a *app) planPlaces(ctx context.Context, spec fault.Spec) ([]target.Place, 
 // builtinTarget finds a target of the built-in labs.
 func builtinTarget(name string) (target.Target, error) {
 	var known []string
-	for _, d := range lab.Builtins() {
+	for _, d := range labfile.Builtins() {
 		ts, err := d.Resolve()
 		if err != nil {
 			return target.Target{}, err

@@ -21,6 +21,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
 	"netemd/internal/lab"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 	"netemd/internal/wire"
 	"netemd/probe"
@@ -264,9 +265,10 @@ func (c *Client) Resolve(ctx context.Context, name string) (target.Target, error
 	return wire.TargetOf(m), nil
 }
 
-// LabUp makes a lab and tells each step.
-func (c *Client) LabUp(ctx context.Context, name string, progress func(step string)) (lab.Info, error) {
-	stream, err := c.labs.Up(ctx, &netemv1.LabUpRequest{Name: name})
+// LabUp makes a lab and tells each step. Making one that is up with the same definition
+// changes nothing; with another one the error is lab.ErrConflict.
+func (c *Client) LabUp(ctx context.Context, r labfile.Request, progress func(step string)) (lab.Info, error) {
+	stream, err := c.labs.Up(ctx, wire.LabUpRequest(r))
 	if err != nil {
 		return lab.Info{}, c.err(err)
 	}
@@ -289,6 +291,18 @@ func (c *Client) LabDown(ctx context.Context, name string) (bool, error) {
 	defer cancel()
 	m, err := c.labs.Down(ctx, &netemv1.LabDownRequest{Name: name})
 	return m.GetExisted(), c.err(err)
+}
+
+// Lab returns a lab that is up, and its definition as a text that labfile.Parse reads; the
+// error is lab.ErrUnknown for another one.
+func (c *Client) Lab(ctx context.Context, name string) (lab.Info, []byte, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	m, err := c.labs.Get(ctx, &netemv1.GetLabRequest{Name: name})
+	if err != nil {
+		return lab.Info{}, nil, c.err(err)
+	}
+	return wire.LabOf(m), []byte(m.GetDefinition()), nil
 }
 
 // Labs returns the labs that are up.

@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	// The link layer of a packet, for both of the rooms that read one.
 	"internal/ether": {},
 	"internal/lab":   {"internal/child", "internal/failpoint", "internal/target", "namespaces", "qdisc"},
-	"internal/lab/":  {"internal/child", "internal/impairment", "internal/lab", "internal/strictyaml", "internal/target", "namespaces", "qdisc"},
+	"internal/lab/":  {"internal/child", "internal/impairment", "internal/lab", "internal/lab/examples", "internal/strictyaml", "internal/target", "namespaces", "qdisc"},
 	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/schedule", "internal/target", "namespaces", "qdisc"},
 	// The clock that events and records are told by.
 	"internal/monotonic": {},
@@ -63,8 +63,8 @@ var allowed = map[string][]string{
 	// The answers are plain types; what tries the kernel stands below them.
 	"internal/feature":  {"internal/fault"},
 	"internal/feature/": {"internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "namespaces", "qdisc"},
-	"internal/wire":     {"internal/profile", "internal/schedule", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "probe", "qdisc"},
-	"internal/client":   {"internal/profile", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
+	"internal/wire":     {"internal/profile", "internal/schedule", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "probe", "qdisc"},
+	"internal/client":   {"internal/profile", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
 	// Who may do what, the configuration that says so, and the log of who did.
 	"internal/access": {"internal/fault", "qdisc"},
 	"internal/config": {"internal/access", "internal/fault", "internal/profile", "internal/strictyaml", "qdisc"},
@@ -82,7 +82,7 @@ var allowed = map[string][]string{
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	"internal/testbed":    {},
 	"internal/report":     {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
-	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab",
+	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile",
 		"internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 	// Certificates for tests of TLS.

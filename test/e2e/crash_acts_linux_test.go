@@ -18,6 +18,7 @@ import (
 	"netemd/internal/client"
 	"netemd/internal/content"
 	"netemd/internal/fault"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/match"
 	"netemd/internal/wire"
 	"netemd/namespaces"
@@ -280,7 +281,7 @@ func (p *play) lead() {
 
 // lab makes a lab with a fault, and takes it down. There is one of its name at a time.
 func (p *play) lab() {
-	_, err := p.client.LabUp(p.ctx(), "pg", nil)
+	_, err := p.client.LabUp(p.ctx(), labfile.Request{Name: "pg"}, nil)
 	p.note(err)
 	p.apply(fault.Spec{Target: "pg", Packet: lossOf(10), Direction: fault.Both})
 	_, err = p.client.LabDown(p.ctx(), "pg")

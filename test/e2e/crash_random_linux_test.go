@@ -14,6 +14,7 @@ import (
 	"netemd/internal/client"
 	"netemd/internal/content"
 	"netemd/internal/fault"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -201,7 +202,7 @@ func (c *chaos) random(r *rand.Rand) fault.Spec {
 // lab makes and takes down a lab, with a fault in between.
 func (c *chaos) lab(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, _ = c.client.LabUp(ctx, "pg", nil)
+		_, _ = c.client.LabUp(ctx, labfile.Request{Name: "pg"}, nil)
 		_, _ = c.client.Apply(ctx, fault.Spec{Target: "pg", Engine: c.engine, Packet: delayOf(time.Millisecond), Direction: fault.Both})
 		_, _ = c.client.LabDown(ctx, "pg")
 	}

@@ -3973,6 +3973,7 @@ type Lab struct {
 	Nodes         []*LabNode             `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Targets       []string               `protobuf:"bytes,3,rep,name=targets,proto3" json:"targets,omitempty"`
 	Up            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=up,proto3" json:"up,omitempty"`
+	Definition    string                 `protobuf:"bytes,5,opt,name=definition,proto3" json:"definition,omitempty"` // as a file says it; in the answers of Up and Get
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4033,6 +4034,13 @@ func (x *Lab) GetUp() *timestamppb.Timestamp {
 		return x.Up
 	}
 	return nil
+}
+
+func (x *Lab) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
 }
 
 type LabNode struct {
@@ -4179,16 +4187,79 @@ func (x *LabService) GetLog() string {
 	return ""
 }
 
+// LabText is a lab as its file says it.
+type LabText struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Yaml          string                 `protobuf:"bytes,1,opt,name=yaml,proto3" json:"yaml,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`     // of the file, for errors; empty for none
+	Folder        string                 `protobuf:"bytes,3,opt,name=folder,proto3" json:"folder,omitempty"` // absolute; what relative paths are relative to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabText) Reset() {
+	*x = LabText{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabText) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabText) ProtoMessage() {}
+
+func (x *LabText) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabText.ProtoReflect.Descriptor instead.
+func (*LabText) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *LabText) GetYaml() string {
+	if x != nil {
+		return x.Yaml
+	}
+	return ""
+}
+
+func (x *LabText) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LabText) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
 type LabUpRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of a built-in lab
+	Text          *LabText               `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // instead of name
+	As            string                 `protobuf:"bytes,3,opt,name=as,proto3" json:"as,omitempty"`     // its name, if not its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4271,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4213,12 +4284,26 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LabUpRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *LabUpRequest) GetText() *LabText {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+func (x *LabUpRequest) GetAs() string {
+	if x != nil {
+		return x.As
 	}
 	return ""
 }
@@ -4233,7 +4318,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4330,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4343,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -4284,7 +4369,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4381,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4394,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -4328,7 +4413,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4340,7 +4425,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4353,7 +4438,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -4371,7 +4456,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4383,7 +4468,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4396,7 +4481,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
 }
 
 type ListLabsResponse struct {
@@ -4408,7 +4493,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4420,7 +4505,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4433,7 +4518,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -4452,7 +4537,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4464,7 +4549,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4477,7 +4562,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -4503,7 +4588,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4600,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4613,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -4599,7 +4684,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4611,7 +4696,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4624,7 +4709,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -4656,7 +4741,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4668,7 +4753,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4681,7 +4766,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
 }
 
 type ProfilesResponse struct {
@@ -4693,7 +4778,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4705,7 +4790,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4718,7 +4803,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -4742,7 +4827,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4754,7 +4839,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4767,7 +4852,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Profile) GetName() string {
@@ -4817,7 +4902,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +4914,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +4927,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -4881,7 +4966,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4893,7 +4978,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4906,7 +4991,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
 }
 
 type FeaturesResponse struct {
@@ -4921,7 +5006,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4933,7 +5018,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4946,7 +5031,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -4990,7 +5075,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5087,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5100,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Feature) GetName() string {
@@ -5054,7 +5139,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5151,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5164,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 type VersionResponse struct {
@@ -5096,7 +5181,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5108,7 +5193,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5206,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -5517,12 +5602,15 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x16\n" +
 	"\x14RemoveTargetResponse\"*\n" +
 	"\x14ResolveTargetRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x88\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xa8\x01\n" +
 	"\x03Lab\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x11.netem.v1.LabNodeR\x05nodes\x12\x18\n" +
 	"\atargets\x18\x03 \x03(\tR\atargets\x12*\n" +
-	"\x02up\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02up\"\x8b\x01\n" +
+	"\x02up\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02up\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x05 \x01(\tR\n" +
+	"definition\"\x8b\x01\n" +
 	"\aLabNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1c\n" +
@@ -5534,9 +5622,15 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +
-	"\x03log\x18\x04 \x01(\tR\x03log\"\"\n" +
+	"\x03log\x18\x04 \x01(\tR\x03log\"I\n" +
+	"\aLabText\x12\x12\n" +
+	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06folder\x18\x03 \x01(\tR\x06folder\"Y\n" +
 	"\fLabUpRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"B\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
+	"\x04text\x18\x02 \x01(\v2\x11.netem.v1.LabTextR\x04text\x12\x0e\n" +
+	"\x02as\x18\x03 \x01(\tR\x02as\"B\n" +
 	"\vLabProgress\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x1f\n" +
 	"\x03lab\x18\x02 \x01(\v2\r.netem.v1.LabR\x03lab\"$\n" +
@@ -5661,7 +5755,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -5718,25 +5812,26 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*Lab)(nil),                   // 52: netem.v1.Lab
 	(*LabNode)(nil),               // 53: netem.v1.LabNode
 	(*LabService)(nil),            // 54: netem.v1.LabService
-	(*LabUpRequest)(nil),          // 55: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 56: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 57: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 58: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 59: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 60: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 61: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 62: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 63: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 64: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 65: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 66: netem.v1.Profile
-	(*ProfileSource)(nil),         // 67: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 68: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 69: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 70: netem.v1.Feature
-	(*VersionRequest)(nil),        // 71: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 72: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 73: google.protobuf.Timestamp
+	(*LabText)(nil),               // 55: netem.v1.LabText
+	(*LabUpRequest)(nil),          // 56: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 57: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 58: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 59: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 60: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 61: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 62: netem.v1.GetLabRequest
+	(*ProbeRequest)(nil),          // 63: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 64: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 65: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 66: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 67: netem.v1.Profile
+	(*ProfileSource)(nil),         // 68: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 69: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 70: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 71: netem.v1.Feature
+	(*VersionRequest)(nil),        // 72: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 73: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 74: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -5757,16 +5852,16 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	12, // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
 	3,  // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
 	3,  // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	73, // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	73, // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	74, // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	74, // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
 	16, // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
 	16, // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
 	16, // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
 	8,  // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
 	2,  // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
 	1,  // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	73, // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	73, // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	74, // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	74, // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	17, // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	19, // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
 	17, // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
@@ -5784,8 +5879,8 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	34, // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
 	18, // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
 	41, // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	73, // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	73, // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	74, // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	74, // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
 	18, // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
 	44, // 48: netem.v1.Target.to:type_name -> netem.v1.Place
 	44, // 49: netem.v1.Target.from:type_name -> netem.v1.Place
@@ -5796,67 +5891,68 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	43, // 54: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
 	43, // 55: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
 	53, // 56: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	73, // 57: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	74, // 57: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
 	54, // 58: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	52, // 59: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	52, // 60: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	66, // 61: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,  // 62: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,  // 63: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	67, // 64: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	70, // 65: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 66: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	20, // 67: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	21, // 68: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	28, // 69: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	29, // 70: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	30, // 71: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	32, // 72: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	33, // 73: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	23, // 74: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	36, // 75: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	37, // 76: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	39, // 77: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	46, // 78: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	48, // 79: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	49, // 80: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	51, // 81: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	55, // 82: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	57, // 83: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	59, // 84: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	61, // 85: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	62, // 86: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	68, // 87: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	64, // 88: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	71, // 89: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	18, // 90: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	22, // 91: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	18, // 92: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	18, // 93: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	31, // 94: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	18, // 95: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	35, // 96: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	27, // 97: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	42, // 98: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	38, // 99: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	40, // 100: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	47, // 101: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	43, // 102: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	50, // 103: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	43, // 104: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	56, // 105: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	58, // 106: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	60, // 107: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	52, // 108: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	63, // 109: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	69, // 110: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	65, // 111: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	72, // 112: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	90, // [90:113] is the sub-list for method output_type
-	67, // [67:90] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	55, // 59: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
+	52, // 60: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	52, // 61: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	67, // 62: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,  // 63: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,  // 64: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	68, // 65: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	71, // 66: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 67: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	20, // 68: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	21, // 69: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	28, // 70: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	29, // 71: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	30, // 72: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	32, // 73: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	33, // 74: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	23, // 75: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	36, // 76: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	37, // 77: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	39, // 78: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	46, // 79: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	48, // 80: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	49, // 81: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	51, // 82: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	56, // 83: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	58, // 84: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	60, // 85: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	62, // 86: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	63, // 87: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	69, // 88: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	65, // 89: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	72, // 90: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	18, // 91: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	22, // 92: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	18, // 93: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	18, // 94: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	31, // 95: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	18, // 96: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	35, // 97: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	27, // 98: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	42, // 99: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	38, // 100: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	40, // 101: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	47, // 102: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	43, // 103: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	50, // 104: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	43, // 105: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	57, // 106: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	59, // 107: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	61, // 108: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	52, // 109: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	64, // 110: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	70, // 111: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	66, // 112: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	73, // 113: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	91, // [91:114] is the sub-list for method output_type
+	68, // [68:91] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -5883,7 +5979,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   70,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

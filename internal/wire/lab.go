@@ -1,0 +1,32 @@
+package wire
+
+import (
+	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/lab/labfile"
+)
+
+// LabUpRequest translates what a lab is made of for the agent.
+func LabUpRequest(r labfile.Request) *netemv1.LabUpRequest {
+	return &netemv1.LabUpRequest{Name: r.Name, Text: labText(r), As: r.As}
+}
+
+// LabUpRequestOf translates a request. A text in it is read by its Definition.
+func LabUpRequestOf(m *netemv1.LabUpRequest) labfile.Request {
+	return labRequest(m.GetName(), m.GetText(), m.GetAs())
+}
+
+// labText is the text of a request, nil for a built-in lab.
+func labText(r labfile.Request) *netemv1.LabText {
+	if r.Text == nil {
+		return nil
+	}
+	return &netemv1.LabText{Yaml: string(r.Text), Path: r.From.Path, Folder: r.From.Folder}
+}
+
+func labRequest(name string, text *netemv1.LabText, as string) labfile.Request {
+	r := labfile.Request{Name: name, As: as}
+	if text != nil {
+		r.Text, r.From = []byte(text.GetYaml()), labfile.Source{Path: text.GetPath(), Folder: text.GetFolder()}
+	}
+	return r
+}
