@@ -53,7 +53,8 @@ var names = []string{
 	"netem.clsact.recorded", "netem.clsact.added", "netem.clsact.handed", "netem.clsact.gone", "netem.filter.set", "netem.filter.gone",
 
 	// A lab.
-	"lab.up.recorded", "lab.up.marked", "lab.up.sysctls", "lab.up.namespace", "lab.up.veth", "lab.up.route", "lab.up.link",
+	"lab.up.recorded", "lab.up.marked", "lab.up.sysctls", "lab.up.bridge", "lab.up.namespace", "lab.up.veth", "lab.up.link",
+	"lab.up.address", "lab.up.rule", "lab.up.route", "lab.up.node", "lab.up.impaired",
 	"lab.up.device", "lab.up.complete",
 	"lab.service.cluster", "lab.service.started", "lab.service.recorded",
 	"lab.down.service", "lab.down.namespace", "lab.down.files", "lab.down.record",

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"netemd/internal/failpoint"
@@ -20,10 +21,13 @@ import (
 // could not be removed is in the error, and stays known as a broken lab for the next
 // attempt.
 func (m *Manager) Down(ctx context.Context, name string) (existed bool, err error) {
-	if err := m.lock(ctx); err != nil {
+	if name == everyLab {
+		return false, nil
+	}
+	if err := m.turns.take(ctx, name); err != nil {
 		return false, fmt.Errorf("lab down: %s: %w", name, err)
 	}
-	defer m.unlock()
+	defer m.turns.leave(name)
 	r, err := m.get(name)
 	if errors.Is(err, ErrUnknown) {
 		return false, nil
@@ -92,18 +96,10 @@ func (m *Manager) teardown(ctx context.Context, r *running) error {
 	m.mu.Lock()
 	r.release()
 	m.mu.Unlock()
-	for _, node := range d.nodes() {
-		state, err := m.look(ctx, d, node)
-		switch {
-		case err != nil:
-			errs = append(errs, err)
-		case state == foreign:
-			m.cfg.Log.Warn("left alone: a namespace of a lab's name that is not the lab's", "namespace", d.Namespace(node))
-		case state == ours:
-			errs = append(errs, removeNamespace(ctx, d.Namespace(node)))
-			failpoint.At("lab.down.namespace")
-		}
+	if r.layout != nil {
+		errs = append(errs, m.unimpair(ctx, r.layout))
 	}
+	errs = append(errs, m.removeNamespaces(ctx, d))
 	for _, s := range r.record.Services {
 		errs = append(errs, m.removeHome(d.Name, s))
 	}
@@ -112,24 +108,60 @@ func (m *Manager) teardown(ctx context.Context, r *running) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	m.folder.Lock()
+	defer m.folder.Unlock()
 	if err := os.Remove(m.recordPath(d.Name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	failpoint.At("lab.down.record")
-	m.tidy()
+	_ = os.Remove(m.dir()) // when it is empty
 	return nil
 }
 
 // tidy removes the labs' folder when it is empty.
-func (m *Manager) tidy() { _ = os.Remove(m.dir()) }
+func (m *Manager) tidy() {
+	m.folder.Lock()
+	defer m.folder.Unlock()
+	_ = os.Remove(m.dir())
+}
 
-// removeNamespace ends what runs in a namespace of ours and deletes it; its name stays
-// while a process does, since it could not be found again.
-func removeNamespace(ctx context.Context, name string) error {
-	if err := stopInside(ctx, name); err != nil {
+// removeNamespaces removes those of a lab's namespaces that are ours.
+func (m *Manager) removeNamespaces(ctx context.Context, d Definition) error {
+	var (
+		mu   sync.Mutex
+		mine []string
+	)
+	nodes := d.spotNames()
+	err := all(len(nodes), func(i int) error {
+		state, err := m.look(ctx, d, nodes[i])
+		switch {
+		case err != nil:
+			return err
+		case state == foreign:
+			m.cfg.Log.Warn("left alone: a namespace of a lab's name that is not the lab's", "namespace", d.Namespace(nodes[i]))
+		case state == ours:
+			mu.Lock()
+			defer mu.Unlock()
+			mine = append(mine, d.Namespace(nodes[i]))
+		}
+		return nil
+	})
+	return errors.Join(err, removeNamespaces(ctx, mine))
+}
+
+// removeNamespaces ends what runs in namespaces of ours and deletes them; the name of one
+// stays while a process does in it, since it could not be found again.
+func removeNamespaces(ctx context.Context, names []string) error {
+	left, err := stopInside(ctx, names)
+	err2 := all(len(names), func(i int) error {
+		if left[names[i]] {
+			return nil
+		}
+		err := namespaces.Delete(names[i])
+		failpoint.At("lab.down.namespace")
 		return err
-	}
-	return namespaces.Delete(name)
+	})
+	return errors.Join(err, err2)
 }
 
 // removeHome removes a service's data where it is outside of the lab's folder. A
@@ -158,10 +190,10 @@ func (m *Manager) believe(lab string, s serviceRecord) error {
 // record that cannot be read is logged and left for Cleanup. The error tells what
 // could not be taken down; it is kept as a broken lab.
 func (m *Manager) Adopt(ctx context.Context) error {
-	if err := m.lock(ctx); err != nil {
+	if err := m.turns.take(ctx, everyLab); err != nil {
 		return fmt.Errorf("lab adopt: %w", err)
 	}
-	defer m.unlock()
+	defer m.turns.leave(everyLab)
 	records, bad, err := m.records()
 	errs := []error{err, m.removeUnfinished()}
 	for _, b := range bad {
@@ -201,7 +233,10 @@ func (m *Manager) adopt(ctx context.Context, r *running) error {
 	if !r.record.Complete {
 		return errors.New("it was never complete")
 	}
-	if err := m.present(ctx, d); err != nil {
+	if r.layout, err = d.layout(); err != nil {
+		return err
+	}
+	if err := m.present(ctx, r.layout); err != nil {
 		return err
 	}
 	if err := m.devices(ctx, r); err != nil {
@@ -217,17 +252,17 @@ func (m *Manager) adopt(ctx context.Context, r *running) error {
 }
 
 // present checks that all namespaces of a lab are there.
-func (m *Manager) present(ctx context.Context, d Definition) error {
-	for _, node := range d.nodes() {
-		state, err := m.look(ctx, d, node)
+func (m *Manager) present(ctx context.Context, l *layout) error {
+	return each(ctx, len(l.spots), func(ctx context.Context, i int) error {
+		state, err := m.look(ctx, l.definition, l.spots[i].name)
 		if err != nil {
 			return err
 		}
 		if state != ours {
-			return fmt.Errorf("namespace %s is gone", d.Namespace(node))
+			return fmt.Errorf("namespace %s is gone", l.definition.Namespace(l.spots[i].name))
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Cleanup removes all labs of the state folder, whether this process or an earlier
@@ -235,10 +270,10 @@ func (m *Manager) present(ctx context.Context, d Definition) error {
 // has begun it does not stop when ctx ends. A record that cannot be read is set aside
 // as <lab>.json.bad when the namespaces that bear our mark are gone.
 func (m *Manager) Cleanup(ctx context.Context) error {
-	if err := m.lock(ctx); err != nil {
+	if err := m.turns.take(ctx, everyLab); err != nil {
 		return fmt.Errorf("lab cleanup: %w", err)
 	}
-	defer m.unlock()
+	defer m.turns.leave(everyLab)
 	var errs []error
 	for _, r := range m.all() {
 		errs = append(errs, m.remove(ctx, r))
@@ -289,10 +324,11 @@ func (m *Manager) removeOrphans(ctx context.Context) error {
 	errs := []error{err}
 	kept := map[string]bool{}
 	for _, r := range m.all() {
-		for _, node := range r.record.Definition.nodes() {
+		for _, node := range r.record.Definition.spotNames() {
 			kept[r.record.Definition.Namespace(node)] = true
 		}
 	}
+	var orphans []string
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name, "netem-")
 		if !ok || e.Stale || kept[e.Name] {
@@ -303,9 +339,9 @@ func (m *Manager) removeOrphans(ctx context.Context) error {
 			continue
 		}
 		m.cfg.Log.Warn("removing a namespace of ours that belongs to no lab", "namespace", e.Name)
-		errs = append(errs, removeNamespace(ctx, e.Name))
+		orphans = append(orphans, e.Name)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeNamespaces(ctx, orphans))...)
 }
 
 // marked says whether it is our mark for the namespace netem-<rest>. Lab and node may

@@ -115,7 +115,7 @@ type ServiceDefinition struct {
 	Environment []string `json:",omitempty"`
 	// Ready is when it is ready, ReadyTimeout how long that may take; 0 is 30 s, and 3 min
 	// for a postgres.
-	Ready        Readiness
+	Ready        Readiness     `json:",omitzero"`
 	ReadyTimeout time.Duration `json:",omitempty"`
 	// Log is a further path to which the log is linked; empty is the state folder alone.
 	Log string `json:",omitempty"`

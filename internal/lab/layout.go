@@ -8,166 +8,321 @@ import (
 
 	"netemd/internal/target"
 	"netemd/namespaces"
+	"netemd/qdisc"
 )
 
-// wireNode is the node of a wire; a lab's further wires are wire2, wire3 and so on.
-const wireNode = "wire"
+// wireNode is the node of a wire; a lab's further wires are wire2, wire3 and so on, and the
+// wire of a link's base impairment is that name with baseSuffix.
+const (
+	wireNode   = "wire"
+	baseSuffix = "-base"
+)
+
+// bridgeDevice is the bridge of a switch. No node may have its name, since a switch's ports
+// are named for the nodes that they lead to.
+const bridgeDevice = "bridge"
 
 // Namespace returns the name of a node's namespace below /run/netns.
 func (d Definition) Namespace(node string) string { return "netem-" + d.Name + "-" + node }
 
-// wire returns the name of the node in the middle of link i; empty when it is direct.
-func (d Definition) wire(i int) string {
-	if d.Links[i].Direct {
-		return ""
+// role is what a namespace of a lab is for.
+type role int
+
+const (
+	hostRole role = iota
+	switchRole
+	wireRole
+	baseRole
+)
+
+// spot is a namespace of a lab.
+type spot struct {
+	name string
+	role role
+	// node is the definition's, for a host.
+	node    Node
+	devices []*device
+	// routes are in the order in which they can be added.
+	routes []route
+	// networks are those that a host has addresses in, by its devices.
+	networks []*network
+}
+
+// forwards reports whether the kernel there passes packets on by their addresses.
+func (s *spot) forwards() bool {
+	return s.node.Forward || s.role == wireRole || s.role == baseRole
+}
+
+// device is one end of a veth pair.
+type device struct {
+	spot *spot
+	name string
+	mac  net.HardwareAddr
+	peer *device
+	link int
+	// toward is the end of the link, a host's or a switch's name, that it leads to.
+	toward string
+	// addresses are a host's own.
+	addresses  []netip.Addr
+	neighbours []neighbour
+	// table is where the routes are of what comes in by it; 0 is the usual one.
+	table int
+	// impairment is the base impairment of what leaves by it.
+	impairment *qdisc.Netem
+}
+
+// neighbour is a permanent entry: a lost ARP would be taken for a lost SYN.
+type neighbour struct {
+	address netip.Addr
+	mac     net.HardwareAddr
+}
+
+// route is a route of a spot.
+type route struct {
+	to     netip.Prefix
+	device *device
+	// via is not valid for what the device reaches by itself.
+	via, source netip.Addr
+	// table is 0 for the usual one. Others are those of wires, whose next hops need no
+	// address of the wire's own.
+	table int
+}
+
+// layout is what a lab consists of, before the kernel is asked.
+type layout struct {
+	definition Definition
+	// six says that the lab has IPv6.
+	six bool
+	// spots are the hosts and switches in the definition's order, then the wires.
+	spots  []*spot
+	byName map[string]*spot
+	// chains are, for each link, the devices along it from A to B: two, or two more for
+	// each wire between. Those at 0 and 1 are peers, 2 and 3, and so on.
+	chains [][]*device
+	// networks are, for each link, the network that it belongs to.
+	networks []*network
+}
+
+// newLayout lays a lab out whose names and references are right, and adds to bad what
+// cannot be.
+func newLayout(d Definition, bad *mistakes) *layout {
+	l := &layout{definition: d, byName: map[string]*spot{}}
+	for _, n := range d.Nodes {
+		l.add(&spot{name: n.Name, role: hostRole, node: n})
 	}
-	number := 1
-	for _, l := range d.Links[:i] {
-		if !l.Direct {
-			number++
+	for _, s := range d.Switches {
+		l.add(&spot{name: s.Name, role: switchRole})
+	}
+	switches, links := d.networks(bad)
+	for i, n := range switches {
+		n.at = l.byName[d.Switches[i].Name]
+		n.at.networks = append(n.at.networks, n)
+	}
+	wires := 0
+	for i, link := range d.Links {
+		if link.wired() || link.based() {
+			wires++
+		}
+		l.chain(i, wires)
+		n := links[i]
+		if n == nil {
+			n = l.end(i, switchRole).networks[0]
+		}
+		l.networks = append(l.networks, n)
+		l.join(n, i)
+	}
+	for _, n := range append(switches, links...) {
+		if n != nil {
+			n.settle(d, bad)
+			_, six := n.prefix(true)
+			l.six = l.six || six
 		}
 	}
+	for i := range d.Links {
+		l.acquaint(i)
+	}
+	l.route(bad)
+	return l
+}
+
+// wired and based report whether the link has a wire for faults, and one for its base
+// impairment.
+func (l Link) wired() bool { return !l.Direct }
+func (l Link) based() bool { return l.AB != nil || l.BA != nil }
+
+// wireName is the name of a lab's wire by its number, from 1.
+func wireName(number int) string {
 	if number == 1 {
 		return wireNode
 	}
 	return fmt.Sprintf("%s%d", wireNode, number)
 }
 
-// nodes returns the names of all nodes, wires last.
-func (d Definition) nodes() []string {
+// spotNames returns the names of all namespaces of the lab in the order of a layout's
+// spots. It takes any definition, also one that is not valid any more: what it names can be
+// taken down.
+func (d Definition) spotNames() []string {
 	var names []string
 	for _, n := range d.Nodes {
 		names = append(names, n.Name)
 	}
-	for i := range d.Links {
-		if w := d.wire(i); w != "" {
-			names = append(names, w)
+	for _, s := range d.Switches {
+		names = append(names, s.Name)
+	}
+	wires := 0
+	for _, l := range d.Links {
+		if l.wired() || l.based() {
+			wires++
+		}
+		if l.wired() {
+			names = append(names, wireName(wires))
+		}
+		if l.based() {
+			names = append(names, wireName(wires)+baseSuffix)
 		}
 	}
 	return names
 }
 
-// port is one end of a veth pair in a lab.
-type port struct {
-	node, device string
-	mac          net.HardwareAddr
-	// own is its address; not valid on a wire, which needs none.
-	own netip.Addr
-	// far are the addresses that are reached through it.
-	far netip.Addr
+func (l *layout) add(s *spot) *spot {
+	l.spots = append(l.spots, s)
+	l.byName[s.name] = s
+	return s
 }
 
-// cable is a veth pair in a lab.
-type cable struct{ a, b port }
-
-// device returns the name of node's device for link i: eth0 for its first link.
-func (d Definition) device(node string, i int) string {
-	number := 0
-	for _, l := range d.Links[:i] {
-		if l.A == node || l.B == node {
-			number++
+// end returns the link's end of a role, or nil.
+func (l *layout) end(i int, r role) *spot {
+	for _, name := range []string{l.definition.Links[i].A, l.definition.Links[i].B} {
+		if s := l.byName[name]; s.role == r {
+			return s
 		}
 	}
-	return fmt.Sprintf("eth%d", number)
+	return nil
 }
 
-// cables returns the veth pairs of link i: one, or the two that meet in the wire.
-func (d Definition) cables(i int) []cable {
-	l := d.Links[i]
-	end := func(node, peer string) port {
-		return port{node: node, device: d.device(node, i), own: l.address(node), far: l.address(peer), mac: d.mac(i, node, "node")}
+// chain makes the devices of link i; number is that of its wire.
+func (l *layout) chain(i, number int) {
+	link := l.definition.Links[i]
+	a, b := l.byName[link.A], l.byName[link.B]
+	between := []*spot{a}
+	if link.wired() {
+		between = append(between, l.add(&spot{name: wireName(number), role: wireRole}))
 	}
-	a, b := end(l.A, l.B), end(l.B, l.A)
-	w := d.wire(i)
-	if w == "" {
-		return []cable{{a, b}}
+	if link.based() {
+		between = append(between, l.add(&spot{name: wireName(number) + baseSuffix, role: baseRole}))
 	}
-	face := func(node string) port {
-		return port{node: w, device: namespaces.Shorten(node), far: l.address(node), mac: d.mac(i, node, wireNode)}
+	between = append(between, b)
+	var chain []*device
+	for k := range len(between) - 1 {
+		left, right := l.device(between[k], i, b), l.device(between[k+1], i, a)
+		left.peer, right.peer = right, left
+		if left.spot.role == baseRole {
+			left.impairment = link.AB
+		}
+		if right.spot.role == baseRole {
+			right.impairment = link.BA
+		}
+		chain = append(chain, left, right)
 	}
-	return []cable{{a, face(l.A)}, {face(l.B), b}}
+	l.chains = append(l.chains, chain)
+}
+
+// device adds the device to s that leads to an end of link i.
+func (l *layout) device(s *spot, i int, end *spot) *device {
+	name := namespaces.Shorten(end.name)
+	if s.role == hostRole {
+		name = fmt.Sprintf("eth%d", len(s.devices))
+	}
+	d := &device{spot: s, name: name, link: i, toward: end.name, mac: l.definition.mac(i, s.name, end.name)}
+	s.devices = append(s.devices, d)
+	return d
 }
 
 // mac returns a stable, locally administered address, so that both ends' neighbour
 // entries are known before the devices are.
-func (d Definition) mac(i int, node, side string) net.HardwareAddr {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d/%s/%s", d.Name, i, node, side))
+func (d Definition) mac(i int, spot, toward string) net.HardwareAddr {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d/%s/%s", d.Name, i, spot, toward))
 	mac := net.HardwareAddr(sum[:6])
 	mac[0] = mac[0]&^1 | 2
 	return mac
 }
 
-// Resolve returns the lab's targets as they will be: Place.Index is 0. It needs no
-// kernel, and a valid definition.
-func (d Definition) Resolve() ([]target.Target, error) {
-	if err := d.Validate(); err != nil {
-		return nil, fmt.Errorf("lab %s: %w", d.Name, err)
+// join makes the hosts at link i members of its network.
+func (l *layout) join(n *network, i int) {
+	chain := l.chains[i]
+	first, last := chain[0], chain[len(chain)-1]
+	for _, d := range []*device{first, last} {
+		if d.spot.role != hostRole {
+			continue
+		}
+		m := &member{spot: d.spot, link: i, device: d, outer: d}
+		switch {
+		case last.spot.role == switchRole:
+			m.outer = last.peer
+		case first.spot.role == switchRole:
+			m.outer = first.peer
+		}
+		n.members = append(n.members, m)
+		d.spot.networks = append(d.spot.networks, n)
 	}
-	var all []target.Target
-	for _, t := range d.Targets {
-		i, l, _ := d.between(t.Client, t.Node)
-		server := l.address(t.Node)
-		port := uint16(0)
-		if len(t.Ports) > 0 {
-			port = t.Ports[0].First
-		}
-		out := target.Target{
-			Name: t.Name, Lab: d.Name, Node: t.Node,
-			Address:         netip.AddrPortFrom(server, port),
-			ClientNamespace: d.Namespace(t.Client), ServerNamespace: d.Namespace(t.Node),
-			To:   d.egress(i, t.Node),
-			From: d.egress(i, t.Client),
-		}
-		for _, ports := range t.Ports {
-			out.To.Match.Include = append(out.To.Match.Include, target.Flow{Protocol: t.Protocol, Destination: host(server), DestinationPorts: ports})
-		}
-		out.From.Match = out.To.Match.Reverse()
-		if s, ok := d.service(t.Proxy); ok {
-			out.Proxy = netip.AddrPortFrom(server, s.Port)
-		}
-		all = append(all, out)
-	}
-	return all, nil
 }
 
-// egress is where packets towards node leave on link i: the wire's device that faces
-// it, or the other node's own device where there is no wire.
-func (d Definition) egress(i int, node string) target.Place {
-	p := target.Place{Hook: target.Egress, Owned: true}
-	if w := d.wire(i); w != "" {
-		p.Namespace, p.Device = d.Namespace(w), namespaces.Shorten(node)
-		return p
+// acquaint gives the devices of link i their addresses and neighbours. A host, and a wire
+// on its way, takes what is behind its link's next device for that device; where the bridge
+// is next it is the one on the other side of it.
+func (l *layout) acquaint(i int) {
+	n, chain := l.networks[i], l.chains[i]
+	for _, m := range n.members {
+		if m.link == i {
+			m.device.addresses = m.addresses
+		}
 	}
-	from := d.Links[i].A
-	if from == node {
-		from = d.Links[i].B
-	}
-	p.Namespace, p.Device = d.Namespace(from), d.device(from, i)
-	return p
-}
-
-// service returns the service of that name.
-func (d Definition) service(name string) (ServiceDefinition, bool) {
-	for _, n := range d.Nodes {
-		for _, s := range n.Services {
-			if s.Name == name {
-				return s, true
+	for _, d := range chain {
+		if d.spot.role == switchRole {
+			continue
+		}
+		for _, m := range n.members {
+			behind := m.spot.name == d.toward && m.link == i
+			if l.byName[d.toward].role == switchRole {
+				behind = m.link != i
+			}
+			if !behind {
+				continue
+			}
+			mac := d.peer.mac
+			if d.peer.spot.role == switchRole {
+				mac = m.outer.mac
+			}
+			for _, a := range m.addresses {
+				d.neighbours = append(d.neighbours, neighbour{a, mac})
 			}
 		}
 	}
-	return ServiceDefinition{}, false
 }
 
-// host is the prefix of the one address.
-func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+// pairs returns one device of each veth pair.
+func (l *layout) pairs() []*device {
+	var pairs []*device
+	for _, chain := range l.chains {
+		for k := 0; k < len(chain); k += 2 {
+			pairs = append(pairs, chain[k])
+		}
+	}
+	return pairs
+}
 
-// wireDevices returns the egress of every wire's devices.
-func (d Definition) wireDevices() []target.Place {
+// wireDevices returns the egress of the devices of all wires that faults can sit on.
+func (l *layout) wireDevices() []target.Place {
 	var places []target.Place
-	for i, l := range d.Links {
-		if !l.Direct {
-			places = append(places, d.egress(i, l.A), d.egress(i, l.B))
+	for _, s := range l.spots {
+		for _, d := range s.devices {
+			if s.role == wireRole {
+				places = append(places, l.at(d))
+			}
 		}
 	}
 	return places
 }
+
+// host is the prefix of the one address.
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

@@ -10,15 +10,18 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"netemd/internal/failpoint"
 	"netemd/internal/target"
 	"netemd/namespaces"
+	"netemd/qdisc"
 )
 
 // Config is what a Manager needs.
@@ -30,16 +33,24 @@ type Config struct {
 	// lab is made and when it is adopted, before anything passes in the first case. It
 	// must be idempotent; its error fails the lab.
 	NewDevice func(context.Context, target.Place) error
+	// Impair, when set, puts the base impairment on the egress of a device, when the lab is
+	// made and when it is adopted, or takes it away when it is nil, before the device goes. It
+	// must be idempotent. A lab that has one is refused without it, with
+	// errors.ErrUnsupported.
+	Impair func(context.Context, target.Place, *qdisc.Netem) error
 	// Log is slog.Default when nil.
 	Log *slog.Logger
 }
 
 // Manager makes labs, keeps them and takes them away. It needs root. It is safe for
-// concurrent use; changes happen one after the other.
+// concurrent use; changes of one lab happen one after the other.
 type Manager struct {
-	cfg Config
-	// change is held by what changes labs.
-	change chan struct{}
+	cfg   Config
+	turns turns
+	// hostCongestion says that the kernel takes no congestion control for a route.
+	hostCongestion atomic.Bool
+	// folder is held while the labs' folder is made with a record in it, or removed.
+	folder sync.Mutex
 
 	mu   sync.Mutex
 	labs map[string]*running
@@ -48,6 +59,7 @@ type Manager struct {
 // running is a lab as this process sees it.
 type running struct {
 	record  *record
+	layout  *layout
 	targets []target.Target
 	// lifelines are the surviving children's standard inputs.
 	lifelines []io.Closer
@@ -69,7 +81,7 @@ func New(c Config) (*Manager, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	return &Manager{cfg: c, change: make(chan struct{}, 1), labs: map[string]*running{}}, nil
+	return &Manager{cfg: c, labs: map[string]*running{}}, nil
 }
 
 // realPath follows the links in a path of which the end may not exist yet. One folder
@@ -80,18 +92,6 @@ func realPath(path string) string {
 	}
 	return filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
 }
-
-// lock waits until no one else changes labs.
-func (m *Manager) lock(ctx context.Context) error {
-	select {
-	case m.change <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for another change of a lab: %w", context.Cause(ctx))
-	}
-}
-
-func (m *Manager) unlock() { <-m.change }
 
 // Up makes a lab, whose commands run as who asked for it, tells progress each step (which may be nil) and returns when all
 // services answer. A lab that is up is returned as it is. When a step fails or ctx
@@ -107,35 +107,21 @@ func (m *Manager) Up(ctx context.Context, d Definition, by Identity, progress fu
 }
 
 func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress func(string)) (Info, error) {
-	if err := d.Validate(); err != nil {
+	l, err := d.layout()
+	if err != nil {
 		return Info{}, err
 	}
-	if progress == nil {
-		progress = func(string) {}
+	if l.impaired() && m.cfg.Impair == nil {
+		return Info{}, fmt.Errorf("no engine for base impairments: %w", errors.ErrUnsupported)
 	}
-	if err := m.lock(ctx); err != nil {
+	progress = oneByOne(progress)
+	if err := m.turns.take(ctx, d.Name); err != nil {
 		return Info{}, err
 	}
-	defer m.unlock()
+	defer m.turns.leave(d.Name)
 	if old, err := m.get(d.Name); err == nil {
-		if err := m.why(old); err != nil {
-			return Info{}, fmt.Errorf("%w: %w; take it down first", ErrConflict, err)
-		}
-		if !reflect.DeepEqual(old.record.Definition, d) {
-			return Info{}, fmt.Errorf("%w: it is up with another definition", ErrConflict)
-		}
-		if err := m.present(ctx, d); err != nil {
-			return Info{}, fmt.Errorf("%w: it is up and broken: %w; take it down first", ErrConflict, err)
-		}
-		for _, p := range d.wireDevices() {
-			if err := locate(ctx, &p); err != nil {
-				return Info{}, fmt.Errorf("%w: it is up and broken: %w; take it down first", ErrConflict, err)
-			}
-		}
-		for _, s := range old.record.Services {
-			if !s.Process.alive() {
-				return Info{}, fmt.Errorf("%w: it is up and broken: service %s (process %d) has ended; take it down first", ErrConflict, s.Name, s.Process.PID)
-			}
+		if err := m.same(ctx, old, d); err != nil {
+			return Info{}, err
 		}
 		progress("is up already")
 		return old.info(), nil
@@ -144,13 +130,10 @@ func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress fu
 	if err != nil {
 		return Info{}, err
 	}
-	if err := m.preflight(ctx, d); err != nil {
+	if err := m.preflight(ctx, l); err != nil {
 		return Info{}, err
 	}
-	if err := os.MkdirAll(m.dir(), 0o755); err != nil {
-		return Info{}, err
-	}
-	r := &running{record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, By: by, Sysctls: map[string][]Sysctl{}}}
+	r := &running{layout: l, record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, By: by}}
 	if err := m.make(ctx, r, progress); err != nil {
 		progress("undo")
 		return Info{}, errors.Join(err, m.undo(ctx, r))
@@ -159,13 +142,51 @@ func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress fu
 	return r.info(), nil
 }
 
+// oneByOne makes progress safe for concurrent use; nil is nobody who listens.
+func oneByOne(progress func(string)) func(string) {
+	var mu sync.Mutex
+	return func(step string) {
+		if progress != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			progress(step)
+		}
+	}
+}
+
+// same checks that a lab which is up is whole, and the one asked for.
+func (m *Manager) same(ctx context.Context, old *running, d Definition) error {
+	if err := m.why(old); err != nil {
+		return fmt.Errorf("%w: %w; take it down first", ErrConflict, err)
+	}
+	if !old.record.Definition.Equal(d) {
+		return fmt.Errorf("%w: it is up with another definition", ErrConflict)
+	}
+	err := m.present(ctx, old.layout)
+	for _, p := range old.layout.wireDevices() {
+		if err == nil {
+			err = locate(ctx, &p)
+		}
+	}
+	for _, s := range old.record.Services {
+		if err == nil && !s.Process.alive() {
+			err = fmt.Errorf("service %s (process %d) has ended", s.Name, s.Process.PID)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: it is up and broken: %w; take it down first", ErrConflict, err)
+	}
+	return nil
+}
+
 // preflight changes nothing.
-func (m *Manager) preflight(ctx context.Context, d Definition) error {
+func (m *Manager) preflight(ctx context.Context, l *layout) error {
+	d := l.definition
 	if _, err := os.Lstat(m.recordPath(d.Name)); err == nil {
 		return fmt.Errorf("%w: what is left of an earlier lab could not be removed (%s); stop the agent and run netemd cleanup", ErrConflict, m.recordPath(d.Name))
 	}
-	for _, node := range d.nodes() {
-		ns := d.Namespace(node)
+	for _, s := range l.spots {
+		ns := d.Namespace(s.name)
 		mark, err := readMark(ctx, ns)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
@@ -180,40 +201,17 @@ func (m *Manager) preflight(ctx context.Context, d Definition) error {
 
 // make makes all of the lab, its record first.
 func (m *Manager) make(ctx context.Context, r *running, progress func(string)) error {
-	d := r.record.Definition
 	if err := m.save(r.record); err != nil {
 		return err
 	}
 	failpoint.At("lab.up.recorded")
-	progress(fmt.Sprintf("namespaces %s", strings.Join(d.nodes(), ", ")))
-	for _, node := range d.nodes() {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		if err := m.makeNode(r.record, node); err != nil {
-			return err
-		}
-		failpoint.At("lab.up.namespace")
-	}
-	for i, l := range d.Links {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		progress(fmt.Sprintf("link %s-%s %s", l.A, l.B, l.Subnet))
-		if err := m.connect(d, i); err != nil {
-			return err
-		}
-		failpoint.At("lab.up.link")
-	}
-	for _, node := range d.nodes() {
-		if err := operational(ctx, d.Namespace(node)); err != nil {
-			return err
-		}
+	if err := m.makeNetwork(ctx, r, progress); err != nil {
+		return err
 	}
 	if err := m.devices(ctx, r); err != nil {
 		return err
 	}
-	for _, n := range d.Nodes {
+	for _, n := range r.record.Definition.Nodes {
 		for _, s := range n.Services {
 			if err := m.startService(ctx, r, n.Name, s, progress); err != nil {
 				return fmt.Errorf("service %s: %w", s.Name, err)
@@ -226,9 +224,74 @@ func (m *Manager) make(ctx context.Context, r *running, progress func(string)) e
 	return err
 }
 
-// devices resolves the targets and gives the wires' devices to NewDevice.
+// makeNetwork makes the namespaces, the veth pairs between them and what is on their
+// devices, each kind of thing for all of the lab before the next.
+func (m *Manager) makeNetwork(ctx context.Context, r *running, progress func(string)) error {
+	l := r.layout
+	namespace := func(s *spot) string { return l.definition.Namespace(s.name) }
+
+	sysctls := make([][]Sysctl, len(l.spots))
+	made := count(progress, "namespaces", len(l.spots))
+	err := each(ctx, len(l.spots), func(_ context.Context, i int) (err error) {
+		if sysctls[i], err = m.makeSpot(l, l.spots[i]); err == nil {
+			failpoint.At("lab.up.namespace")
+			made.step()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	if pairs := l.pairs(); len(pairs) > 0 {
+		laid := count(progress, "links", len(pairs))
+		err := each(ctx, len(pairs), func(_ context.Context, i int) error {
+			if err := handle(func(h *netlink.Handle) error { return l.lay(h, pairs[i]) }); err != nil {
+				return err
+			}
+			failpoint.At("lab.up.link")
+			laid.step()
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	set := count(progress, "addresses and routes", len(l.spots))
+	err = each(ctx, len(l.spots), func(ctx context.Context, i int) error {
+		s := l.spots[i]
+		err := namespaces.Do(ctx, namespace(s), func() error {
+			if err := m.setUp(l, s); err != nil {
+				return err
+			}
+			back, err := insist(s.node.Sysctls)
+			sysctls[i] = merge(sysctls[i], back)
+			return err
+		})
+		if err != nil {
+			return inNode(s, err)
+		}
+		failpoint.At("lab.up.node")
+		set.step()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.record.keepSysctls(l, sysctls)
+	return each(ctx, len(l.spots), func(ctx context.Context, i int) error {
+		return operational(ctx, namespace(l.spots[i]))
+	})
+}
+
+// inNode says whose the error is.
+func inNode(s *spot, err error) error { return fmt.Errorf("node %s: %w", s.name, err) }
+
+// devices resolves the targets, gives the wires' devices to NewDevice and has the base
+// impairments put on.
 func (m *Manager) devices(ctx context.Context, r *running) error {
-	targets, err := r.record.Definition.Resolve()
+	targets, err := r.layout.targets()
 	if err != nil {
 		return err
 	}
@@ -238,19 +301,24 @@ func (m *Manager) devices(ctx context.Context, r *running) error {
 		}
 	}
 	r.targets = targets
-	if m.cfg.NewDevice == nil {
-		return nil
-	}
-	for _, p := range r.record.Definition.wireDevices() {
-		if err := locate(ctx, &p); err != nil {
+	if m.cfg.NewDevice != nil {
+		places := r.layout.wireDevices()
+		err := each(ctx, len(places), func(ctx context.Context, i int) error {
+			p := places[i]
+			if err := locate(ctx, &p); err != nil {
+				return err
+			}
+			if err := m.cfg.NewDevice(ctx, p); err != nil {
+				return fmt.Errorf("device %s in %s: %w", p.Device, p.Namespace, err)
+			}
+			failpoint.At("lab.up.device")
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		if err := m.cfg.NewDevice(ctx, p); err != nil {
-			return fmt.Errorf("device %s in %s: %w", p.Device, p.Namespace, err)
-		}
-		failpoint.At("lab.up.device")
 	}
-	return nil
+	return m.impair(ctx, r.layout)
 }
 
 func (m *Manager) keep(r *running) {
@@ -277,17 +345,15 @@ func (m *Manager) why(r *running) error {
 func (r *running) info() Info {
 	d := r.record.Definition
 	info := Info{Name: d.Name, Up: r.record.Up}
-	for _, node := range d.nodes() {
-		n := NodeInfo{Name: node, Namespace: d.Namespace(node), Sysctls: r.record.Sysctls[node]}
-		for _, l := range d.Links {
-			if l.A == node || l.B == node {
-				n.Addresses = append(n.Addresses, host(l.address(node)))
-			}
-		}
-		for _, s := range r.record.Services {
-			if s.Node == node {
-				n.Services = append(n.Services, ServiceInfo{Name: s.Name, Kind: s.Kind, PID: s.Process.PID, Address: s.Address, Log: s.Log})
-			}
+	services := map[string][]ServiceInfo{}
+	for _, s := range r.record.Services {
+		services[s.Node] = append(services[s.Node], ServiceInfo{Name: s.Name, Kind: s.Kind, PID: s.Process.PID, Address: s.Address, Log: s.Log})
+	}
+	sysctls := r.record.sysctlsByNode()
+	for _, s := range r.layout.spots {
+		n := NodeInfo{Name: s.name, Namespace: d.Namespace(s.name), Sysctls: sysctls[s.name], Services: services[s.name]}
+		for _, a := range r.layout.addresses(s.name) {
+			n.Addresses = append(n.Addresses, host(a))
 		}
 		info.Nodes = append(info.Nodes, n)
 	}
@@ -371,7 +437,8 @@ func (r *running) release() {
 	r.lifelines = nil
 }
 
-// service returns the record of a service of a kind, of a lab that is up.
+// service returns the record of a service of a kind, of a lab that is up, that listens at
+// one of its node's addresses.
 func (m *Manager) service(lab string, kind string, at netip.AddrPort) (serviceRecord, error) {
 	r, err := m.get(lab)
 	if err != nil {
@@ -381,7 +448,7 @@ func (m *Manager) service(lab string, kind string, at netip.AddrPort) (serviceRe
 		return serviceRecord{}, fmt.Errorf("%w %q: %w", ErrUnknown, lab, err)
 	}
 	for _, s := range r.record.Services {
-		if s.Kind == kind && s.Address == at {
+		if s.Kind == kind && s.Address.Port() == at.Port() && slices.Contains(r.layout.addresses(s.Node), at.Addr()) {
 			return s, nil
 		}
 	}

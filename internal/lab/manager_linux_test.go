@@ -14,7 +14,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -172,7 +174,13 @@ func TestNetwork(t *testing.T) {
 	dir := t.TempDir()
 	var devices []target.Place
 	m := newManager(t, dir)
-	m.cfg.NewDevice = func(_ context.Context, p target.Place) error { devices = append(devices, p); return nil }
+	var mu sync.Mutex
+	m.cfg.NewDevice = func(_ context.Context, p target.Place) error {
+		mu.Lock()
+		defer mu.Unlock()
+		devices = append(devices, p)
+		return nil
+	}
 	began := time.Now()
 	info, err := m.Up(t.Context(), d, Identity{}, nil)
 	if err != nil {
@@ -183,9 +191,11 @@ func TestNetwork(t *testing.T) {
 	client, server, wire := d.Namespace("client"), d.Namespace("server"), d.Namespace("wire")
 	contains(t, ip(t, "-n", client, "addr"), "10.78.0.1/32", "eth0")
 	contains(t, ip(t, "-n", client, "link", "show", "dev", "lo"), "lab="+d.Name+" node=client state="+m.cfg.StateDir)
-	contains(t, ip(t, "-n", client, "route"), "10.78.0.2 dev eth0 scope link src 10.78.0.1 congctl cubic")
-	contains(t, ip(t, "-n", server, "route"), "10.78.0.1 dev eth0 scope link src 10.78.0.2 congctl cubic")
-	contains(t, ip(t, "-n", wire, "route"), "10.78.0.1 dev client scope link", "10.78.0.2 dev server scope link")
+	contains(t, ip(t, "-n", client, "route"), "10.78.0.0/24 dev eth0 scope link src 10.78.0.1 congctl cubic")
+	contains(t, ip(t, "-n", server, "route"), "10.78.0.0/24 dev eth0 scope link src 10.78.0.2 congctl cubic")
+	contains(t, ip(t, "-n", wire, "rule"), "from all iif client lookup 100", "from all iif server lookup 101")
+	contains(t, ip(t, "-n", wire, "route", "show", "table", "100"), "default via 10.78.0.2 dev server onlink")
+	contains(t, ip(t, "-n", wire, "route", "show", "table", "101"), "default via 10.78.0.1 dev client onlink")
 	contains(t, ip(t, "-n", client, "neigh"), "10.78.0.2 dev eth0", "PERMANENT")
 	contains(t, ip(t, "-n", wire, "neigh"), "10.78.0.1 dev client", "10.78.0.2 dev server")
 
@@ -245,6 +255,7 @@ func TestNetwork(t *testing.T) {
 	for i := range places {
 		places[i].Match = target.Match{}
 	}
+	slices.SortFunc(devices, func(a, b target.Place) int { return strings.Compare(a.Device, b.Device) })
 	if diff := cmp.Diff(places, devices, cmp.Comparer(func(a, b target.Place) bool { return a.Key() == b.Key() })); diff != "" {
 		t.Errorf("devices (-want +got):\n%s", diff)
 	}

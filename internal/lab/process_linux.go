@@ -2,7 +2,6 @@ package lab
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"netemd/namespaces"
 )
 
 // process names a process so that a later one of the same number is not taken for
@@ -100,40 +97,4 @@ func ended(fd int, limit time.Duration) bool {
 		}
 		return err == nil && n > 0
 	}
-}
-
-// stopInside ends every process in the namespace, those too that appear meanwhile,
-// but not this one.
-func stopInside(ctx context.Context, namespace string) error {
-	const rounds = 20
-	var errs []error
-	for range rounds {
-		pids, err := namespaces.PIDs(namespace)
-		if err != nil {
-			return err
-		}
-		errs = errs[:0]
-		left := 0
-		for _, pid := range pids {
-			if pid == os.Getpid() {
-				continue
-			}
-			left++
-			p, err := identify(pid)
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-				continue
-			}
-			if err == nil {
-				err = p.stop(step{unix.SIGTERM, 300 * time.Millisecond}, step{unix.SIGKILL, 5 * time.Second})
-			}
-			errs = append(errs, err)
-		}
-		if left == 0 {
-			return nil
-		}
-		if err := context.Cause(ctx); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-	}
-	return fmt.Errorf("processes in namespace %s keep coming: %w", namespace, errors.Join(errs...))
 }

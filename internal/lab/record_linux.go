@@ -25,8 +25,40 @@ type record struct {
 	Complete bool            `json:"complete"`
 	Up       time.Time       `json:"up"`
 	Services []serviceRecord `json:"services"`
-	// Sysctls are what was read back, by node.
-	Sysctls map[string][]Sysctl `json:"sysctls"`
+	// Sysctls are what was read back. Most nodes have the same.
+	Sysctls []sysctlRecord `json:"sysctls"`
+}
+
+// sysctlRecord is what some nodes have in common.
+type sysctlRecord struct {
+	Nodes  []string `json:"nodes"`
+	Values []Sysctl `json:"values"`
+}
+
+// keepSysctls writes down what each spot has.
+func (r *record) keepSysctls(l *layout, values [][]Sysctl) {
+	r.Sysctls = nil
+	at := map[string]int{}
+	for i, s := range l.spots {
+		key := fmt.Sprint(values[i])
+		if _, ok := at[key]; !ok {
+			at[key] = len(r.Sysctls)
+			r.Sysctls = append(r.Sysctls, sysctlRecord{Values: values[i]})
+		}
+		same := &r.Sysctls[at[key]]
+		same.Nodes = append(same.Nodes, s.name)
+	}
+}
+
+// sysctlsByNode is what was written down, by node.
+func (r *record) sysctlsByNode() map[string][]Sysctl {
+	all := map[string][]Sysctl{}
+	for _, s := range r.Sysctls {
+		for _, n := range s.Nodes {
+			all[n] = s.Values
+		}
+	}
+	return all
 }
 
 // serviceRecord is a service that was started, or is about to.
@@ -62,7 +94,12 @@ func (m *Manager) recordPath(name string) string { return filepath.Join(m.dir(),
 
 // save writes the record so that a crash leaves the old one or the new one.
 func (m *Manager) save(r *record) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := json.Marshal(r)
+	m.folder.Lock()
+	defer m.folder.Unlock()
+	if err == nil {
+		err = os.MkdirAll(m.dir(), 0o755)
+	}
 	if err == nil {
 		err = writeFile(m.recordPath(r.Definition.Name), append(text, '\n'), 0o600)
 	}
@@ -147,19 +184,29 @@ func readRecord(path, name string) (*record, error) {
 		return nil, err
 	}
 	var r record
-	if err := json.Unmarshal(text, &r); err != nil {
+	// What version 1 kept of sysctls had another form.
+	var old struct {
+		record
+		Sysctls json.RawMessage `json:"sysctls"`
+	}
+	if err := json.Unmarshal(text, &old); err != nil {
 		return nil, err
+	}
+	if r.SchemaVersion = old.SchemaVersion; r.SchemaVersion != oldRecordVersion {
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, err
+		}
 	}
 	if r.SchemaVersion != recordVersion && r.SchemaVersion != oldRecordVersion {
 		return nil, fmt.Errorf("version %d, want %d", r.SchemaVersion, recordVersion)
 	}
+	if r.SchemaVersion == oldRecordVersion {
+		r = old.record
+	}
 	if r.Definition.Name != name {
 		return nil, fmt.Errorf("is of lab %q", r.Definition.Name)
 	}
-	if r.SchemaVersion == oldRecordVersion {
-		return &r, r.Definition.checkNames()
-	}
-	return &r, r.Definition.Validate()
+	return &r, r.Definition.checkNames()
 }
 
 // bootID tells one run of the kernel from the next; process numbers and namespaces of

@@ -18,7 +18,7 @@ func TestReadRecord(t *testing.T) {
 		{"x", good, ""},
 		{"y", good, `is of lab "x"`},
 		{"x", strings.Replace(good, ":2,", ":3,", 1), "version 3, want 2"},
-		{"..", strings.Replace(good, `"x"`, `".."`, 1), `name: "..": want`},
+		{"..", strings.Replace(good, `"x"`, `".."`, 1), `name "..": want`},
 		{"x", "{", "unexpected end"},
 	} {
 		path := filepath.Join(t.TempDir(), "record")

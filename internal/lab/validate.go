@@ -9,170 +9,261 @@ import (
 	"strconv"
 	"strings"
 
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+// What one lab may have. A namespace takes about 200 KB of the kernel's memory and a
+// millisecond to make; each pair of nodes at one switch is two neighbours at least.
+const (
+	MaxNodes       = 2000 // nodes and switches
+	MaxLinks       = 4000
+	MaxAtSwitch    = 256
+	MaxServices    = 200
+	MaxTargets     = 1000
+	maxAddresses   = 8
+	maxSysctls     = 64
+	maxRoutes      = 256
+	maxSysctlValue = 256
+)
 
-var kinds = []string{KindCommand, KindPostgres, KindToxiproxy, KindHTTPEcho, KindGRPCEcho}
+var (
+	nameForm   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+	sysctlForm = regexp.MustCompile(`^net(\.[A-Za-z0-9_-]+)+$`)
+)
 
 const nameWant = "1 to 32 of a-z, 0-9 and '-', not at the ends"
 
-// Validate returns all that is wrong with the definition, each error with the path
-// of the field.
-func (d Definition) Validate() error {
-	var errs []error
-	bad := func(path, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
-	}
-	name := func(path, s string) {
-		if !nameForm.MatchString(s) {
-			bad(path, "%q: want %s", s, nameWant)
-		}
-	}
-	name("name", d.Name)
+var kinds = []string{KindCommand, KindPostgres, KindToxiproxy, KindHTTPEcho, KindGRPCEcho}
 
+// Validate returns all that is wrong with the definition, as *qdisc.FieldErrors joined with
+// errors.Join. Their fields are paths in the words of a lab's file:
+// nodes.web.services.api.port, nodes.web.routes[0].via, nodes.web.sysctls.net.core.somaxconn,
+// switches.lan.subnet, links[2].address_a, targets.pg.client. What depends on something that
+// is wrong itself may be told only after that was put right.
+func (d Definition) Validate() error {
+	_, err := d.layout()
+	return err
+}
+
+// layout lays out a definition that is right.
+func (d Definition) layout() (*layout, error) {
+	var bad mistakes
+	d.checkForm(&bad)
+	if err := bad.err(); err != nil {
+		return nil, err
+	}
+	l := newLayout(d, &bad)
+	if err := bad.err(); err != nil {
+		return nil, err
+	}
+	l.checkServices(&bad)
+	for _, t := range d.Targets {
+		if _, err := l.target(t); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	return l, bad.err()
+}
+
+// checkForm checks names, references and single values.
+func (d Definition) checkForm(bad *mistakes) {
+	bad.name("name", d.Name)
+	bad.number("nodes", len(d.Nodes)+len(d.Switches), MaxNodes, "nodes and switches")
+	bad.number("links", len(d.Links), MaxLinks, "links")
+	bad.number("targets", len(d.Targets), MaxTargets, "targets")
 	seen := map[string]bool{}
-	services := map[string]bool{}
 	for _, n := range d.Nodes {
-		path := "nodes." + n.Name
-		name(path, n.Name)
-		if seen[n.Name] {
-			bad(path, "is there twice")
-		}
-		seen[n.Name] = true
-		// A wire's device bears the name of the node that it faces.
-		if n.Name == "lo" || n.Name == "all" || n.Name == "default" || strings.HasPrefix(n.Name, wireNode) {
-			bad(path, "the name is reserved: lo, all, default and wire...")
-		}
-		ports := map[uint16]bool{}
-		for _, s := range n.Services {
-			path := path + ".services." + s.Name
-			name(path, s.Name)
-			if services[s.Name] {
-				bad(path, "is there twice in the lab")
-			}
-			services[s.Name] = true
-			switch s.Kind {
-			case KindPostgres, KindHTTPEcho, KindGRPCEcho, KindCommand, "":
-			case KindToxiproxy:
-				if _, err := d.Upstream(s); err != nil {
-					bad(path+".upstream", "%v", err)
-				}
-			default:
-				bad(path+".kind", "%q: want %s", s.Kind, strings.Join(kinds, ", "))
-			}
-			if !s.command() && (s.Port == 0 || ports[s.Port]) {
-				bad(path+".port", "%d: want 1 to 65535, each once in a node", s.Port)
-			}
-			ports[s.Port] = true
-			if _, ok := d.Address(n.Name); !ok {
-				bad(path, "node %s has no link, so no address", n.Name)
-			}
-		}
+		bad.spotName("nodes."+n.Name, n.Name, seen)
+		n.checkForm(bad)
 	}
-	for i, l := range d.Links {
-		path := fmt.Sprintf("links[%d]", i)
-		for _, node := range []string{l.A, l.B} {
-			if !seen[node] {
-				bad(path, "no node %q", node)
-			}
-		}
-		if l.A == l.B {
-			bad(path, "joins %q with itself", l.A)
-		}
-		if !l.Subnet.IsValid() || l.Subnet.Addr().BitLen()-l.Subnet.Bits() < 2 || l.Subnet.Addr().Is4In6() {
-			bad(path+".subnet", "%v: want a network of at least 4 addresses, such as 10.77.0.0/24", l.Subnet)
-			continue
-		}
-		if slices.ContainsFunc(d.Links[:i], func(o Link) bool { return o.Subnet.IsValid() && o.Subnet.Overlaps(l.Subnet) }) {
-			bad(path+".subnet", "%v overlaps with an earlier link's", l.Subnet)
-		}
+	switches := map[string]bool{}
+	for _, s := range d.Switches {
+		bad.spotName("switches."+s.Name, s.Name, seen)
+		switches[s.Name] = true
 	}
+	d.checkLinks(bad, seen, switches)
+	d.checkServiceNames(bad)
 	targets := map[string]bool{}
 	for _, t := range d.Targets {
 		path := "targets." + t.Name
-		name(path, t.Name)
+		bad.name(path, t.Name)
 		if targets[t.Name] {
-			bad(path, "is there twice")
+			bad.say(path, t.Name, "is there twice")
 		}
 		targets[t.Name] = true
-		if _, _, ok := d.between(t.Client, t.Node); !ok {
-			bad(path, "no link between client %q and node %q", t.Client, t.Node)
+	}
+}
+
+func (m *mistakes) name(path, name string) {
+	if !nameForm.MatchString(name) {
+		m.refuse(path, name, nameWant)
+	}
+}
+
+func (m *mistakes) number(path string, n, most int, what string) {
+	if n > most {
+		m.refuse(path, strconv.Itoa(n), fmt.Sprintf("at most %d %s", most, what))
+	}
+}
+
+func (m *mistakes) spotName(path, name string, seen map[string]bool) {
+	m.name(path, name)
+	if seen[name] {
+		m.say(path, name, "is there twice")
+	}
+	seen[name] = true
+	// The devices of wires and switches bear the names of nodes; net.ipv4.conf has all and
+	// default.
+	if slices.Contains([]string{"lo", "all", "default", bridgeDevice}, name) || strings.HasPrefix(name, wireNode) {
+		m.refuse(path, name, "another name: lo, all, default, bridge and wire... are reserved")
+	}
+}
+
+// checkForm checks what is in one node.
+func (n Node) checkForm(bad *mistakes) {
+	path := "nodes." + n.Name
+	bad.number(path+".sysctls", len(n.Sysctls), maxSysctls, "sysctls")
+	bad.number(path+".routes", len(n.Routes), maxRoutes, "routes")
+	names := map[string]bool{}
+	for _, s := range n.Sysctls {
+		field := path + ".sysctls." + s.Name
+		if !sysctlForm.MatchString(s.Name) {
+			bad.refuse(field, s.Name, "a name that begins with net., such as net.ipv4.tcp_syn_retries")
+		}
+		if names[s.Name] {
+			bad.say(field, s.Name, "is there twice")
+		}
+		names[s.Name] = true
+		if s.Value == "" || len(s.Value) > maxSysctlValue || strings.ContainsFunc(s.Value, func(r rune) bool { return r < ' ' && r != '\t' }) {
+			bad.refuse(field, s.Value, fmt.Sprintf("1 to %d characters in one line", maxSysctlValue))
 		}
 	}
-	return errors.Join(errs...)
+	nets := map[netip.Prefix]bool{}
+	for i, r := range n.Routes {
+		field := fmt.Sprintf("%s.routes[%d]", path, i)
+		switch {
+		case !r.To.IsValid() || r.To.Addr().Is4In6():
+			bad.refuse(field+".to", "", "a network, such as 10.9.0.0/16, or default")
+		case r.To != r.To.Masked():
+			bad.refuse(field+".to", r.To.String(), "a network's own address, such as "+r.To.Masked().String())
+		case nets[r.To]:
+			bad.say(field+".to", r.To.String(), "is there twice")
+		}
+		nets[r.To] = true
+	}
 }
 
-// Upstream returns the address that a service forwards to, of the node's first link where
-// it is said by a node. The error is a *qdisc.FieldError without a field.
-func (d Definition) Upstream(s ServiceDefinition) (netip.AddrPort, error) {
-	refused := &qdisc.FieldError{Value: s.Upstream, Want: "a node or an address with a port, such as server:5432 or 10.77.0.2:5432"}
-	at, number, ok := strings.Cut(s.Upstream, ":")
-	if a, err := netip.ParseAddrPort(s.Upstream); err == nil && a.Port() != 0 {
-		return a, nil
-	}
-	port, err := strconv.ParseUint(number, 10, 16)
-	if !ok || err != nil || port == 0 {
-		return netip.AddrPort{}, refused
-	}
-	a, ok := d.Address(at)
-	if !ok {
-		refused.Want = "a node of the lab that has a link, with a port"
-		return netip.AddrPort{}, refused
-	}
-	return netip.AddrPortFrom(a, uint16(port)), nil
-}
-
-// command reports whether the service is a program of the user's own.
-func (s ServiceDefinition) command() bool { return s.Kind == "" || s.Kind == KindCommand }
-
-// between returns the first link that joins the two nodes, and its number.
-func (d Definition) between(a, b string) (int, Link, bool) {
+func (d Definition) checkLinks(bad *mistakes, nodes, switches map[string]bool) {
+	ports := map[string]int{}
+	plugged := map[[2]string]bool{}
 	for i, l := range d.Links {
-		if l.A == a && l.B == b || l.A == b && l.B == a {
-			return i, l, true
+		path := linkPath(i)
+		for _, e := range []struct{ field, name string }{{".a", l.A}, {".b", l.B}} {
+			if !nodes[e.name] {
+				bad.refuse(path+e.field, e.name, "a node or a switch of the lab: "+known(nodes))
+			}
+		}
+		if l.A == l.B {
+			bad.refuse(path+".b", l.B, "another node than that of a")
+		}
+		for _, n := range []struct {
+			field string
+			netem *qdisc.Netem
+		}{{".a_to_b", l.AB}, {".b_to_a", l.BA}} {
+			if n.netem != nil {
+				bad.inside(path+n.field, n.netem.Validate())
+			}
+		}
+		sw, node := l.A, l.B
+		addresses, field := l.AddressA, ".address_a"
+		if switches[l.B] {
+			sw, node = l.B, l.A
+			addresses, field = l.AddressB, ".address_b"
+		}
+		if !switches[sw] {
+			continue
+		}
+		if switches[node] {
+			bad.refuse(path+".b", l.B, "a node: two switches are joined by a node that forwards")
+			continue
+		}
+		if l.Subnet.IsValid() || l.Subnet6.IsValid() {
+			bad.say(path+".subnet", l.Subnet.String(), "the link is in the network of switch "+sw)
+		}
+		if len(addresses) > 0 {
+			bad.say(path+field, addresses[0].String(), "a switch has no address")
+		}
+		if plugged[[2]string{sw, node}] {
+			bad.say(path, l.A+"-"+l.B, "is there twice")
+		}
+		plugged[[2]string{sw, node}] = true
+		if ports[sw]++; ports[sw] == MaxAtSwitch+1 {
+			bad.say(path, sw, fmt.Sprintf("a switch has at most %d links", MaxAtSwitch))
 		}
 	}
-	return 0, Link{}, false
 }
 
-// Address returns the node's address on its first link.
-func (d Definition) Address(node string) (netip.Addr, bool) {
-	for _, l := range d.Links {
-		if l.Subnet.IsValid() && (l.A == node || l.B == node) {
-			return l.address(node), true
-		}
+// known lists names for an error, as far as one reads them.
+func known(names map[string]bool) string {
+	const most = 12
+	var all []string
+	for n := range names {
+		all = append(all, n)
 	}
-	return netip.Addr{}, false
+	slices.Sort(all)
+	if len(all) > most {
+		return strings.Join(all[:most], ", ") + ", ..."
+	}
+	return strings.Join(all, ", ")
 }
 
-// address returns the node's address on the link.
-func (l Link) address(node string) netip.Addr {
-	first := l.Subnet.Masked().Addr().Next()
-	if node == l.B {
-		return first.Next()
+// inside adds another validation's errors, below a path.
+func (m *mistakes) inside(path string, err error) {
+	if err == nil {
+		return
 	}
-	return first
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what errors.Join returned, not deeper in a chain
+	if !ok {
+		m.inField(path, err)
+		return
+	}
+	for _, e := range joined.Unwrap() {
+		m.inField(path, e)
+	}
+}
+
+func (m *mistakes) inField(path string, err error) {
+	fe, ok := errors.AsType[*qdisc.FieldError](err)
+	if !ok {
+		fe = &qdisc.FieldError{Why: err.Error()}
+	}
+	below := *fe
+	if below.Field = path; fe.Field != "" {
+		below.Field = path + "." + fe.Field
+	}
+	*m = append(*m, &below)
 }
 
 // checkNames checks what a lab's traces are found by: the names of the lab, of its nodes
 // and of its services.
 func (d Definition) checkNames() error {
-	names := []string{d.Name}
+	var bad mistakes
+	bad.name("name", d.Name)
 	for _, n := range d.Nodes {
-		names = append(names, n.Name)
+		bad.name("nodes."+n.Name, n.Name)
 		for _, s := range n.Services {
-			names = append(names, s.Name)
+			bad.name("nodes."+n.Name+".services."+s.Name, s.Name)
 		}
 	}
-	for _, s := range d.Switches {
-		names = append(names, s.Name)
+	return bad.err()
+}
+
+// portsText is "5432 or 8000-8100" for an error.
+func portsText(ports []target.Ports) string {
+	all := make([]string, len(ports))
+	for i, p := range ports {
+		all[i] = p.String()
 	}
-	for _, n := range names {
-		if !nameForm.MatchString(n) {
-			return &qdisc.FieldError{Field: "name", Value: n, Want: nameWant}
-		}
-	}
-	return nil
+	return strings.Join(all, ", ")
 }

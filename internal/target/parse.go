@@ -62,4 +62,8 @@ func ParseProtocol(s string) (uint8, error) {
 	return uint8(n), nil
 }
 
+// HasPorts reports whether packets of the protocol have ports: those of TCP, UDP, UDP-Lite,
+// SCTP and DCCP do.
+func HasPorts(protocol uint8) bool { return hasPorts(protocol) }
+
 func hasPorts(protocol uint8) bool { return slices.Contains(portProtocols, protocol) }
