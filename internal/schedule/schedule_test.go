@@ -169,7 +169,7 @@ func TestRefused(t *testing.T) {
 		`steps[0].impairment.distribution "custom": want a shape with`: {Steps: []Step{{For: second, Impairment: Impairment{Packet: qdisc.Netem{Delay: 2, Jitter: 1, Distribution: qdisc.Custom, Samples: "ab"}}}}},
 		`steps[0].every "50ms": want a time from 100ms`:                {Steps: []Step{{For: second, Impairment: loss(1), Ramp: &Ramp{To: loss(2), Every: 50 * time.Millisecond}}}},
 		`steps[0].every "100ms": want at most 10000 changes`:           {Steps: []Step{{For: time.Hour, Impairment: loss(1), Ramp: &Ramp{To: loss(2), Every: 100 * time.Millisecond}}}},
-		`steps[0].for "0s": want a time from 50ms`:                     {Steps: []Step{{Impairment: loss(1), Ramp: &Ramp{To: loss(2)}}}},
+		`steps[0].for: want how long the ramp takes`:                   {Steps: []Step{{Impairment: loss(1), Ramp: &Ramp{To: loss(2)}}}},
 		`steps[0].to.rate "8mbit": want a rate at both ends`:           {Steps: []Step{{For: second, Ramp: &Ramp{To: Impairment{Packet: qdisc.Netem{Rate: 1e6}}}}}},
 		`steps[0].to.distribution: want the same at both ends`: {Steps: []Step{{For: second, Impairment: Impairment{Packet: qdisc.Netem{Delay: 2, Jitter: 1, Distribution: qdisc.Normal}},
 			Ramp: &Ramp{To: Impairment{Packet: qdisc.Netem{Delay: 2, Jitter: 1, Distribution: qdisc.Pareto}}}}}},

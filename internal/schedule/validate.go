@@ -59,6 +59,8 @@ func (v *validation) rounds(s Schedule) {
 func (v *validation) step(at string, s Step, last bool) {
 	switch {
 	case s.For == 0 && last && s.Ramp == nil:
+	case s.For == 0 && s.Ramp != nil:
+		v.refuse(at+".for", "", "how long the ramp takes, such as 10s")
 	case s.For == 0 && s.Ramp == nil && s.Flap == nil:
 		v.refuse(at+".for", "", "how long the step takes, such as 10s; only the last step of a schedule without repeat may leave it out, and lasts until the fault ends")
 	case s.For < MinSpan || s.For > MaxLength:
@@ -111,7 +113,9 @@ func (v *validation) ramp(at string, s Step) {
 	v.impairment(at+".from", at+".from_back", s.Impairment)
 	v.impairment(at+".to", at+".to_back", r.To)
 	v.alike(at+".to", s.Packet, r.To.Packet)
-	v.alike(at+".to_back", s.Back(), r.To.Back())
+	if s.PacketFrom != nil || r.To.PacketFrom != nil {
+		v.alike(at+".to_back", s.Back(), r.To.Back())
+	}
 	for change := 1; change < n-1 && len(v.errs) == before; change++ { // the ends were looked at
 		i := s.rampAt(change, n)
 		for _, p := range []qdisc.Netem{i.Packet, i.Back()} {
