@@ -43,6 +43,7 @@ func Inject(t testing.TB, spec Spec) *Fault {
 	}
 	f := &Fault{t: t, scope: c}
 	waiting := false
+	c.aim(spec.targetName())
 	making, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	f.held, err = s.inject(making, spec, fault.Spec{Beside: c.beside()}, func(e fault.Event, words string) {
@@ -216,7 +217,7 @@ func deadlined(t testing.TB) (context.Context, context.CancelFunc) {
 	if d, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
 		if at, ok := d.Deadline(); ok {
 			left := time.Until(at)
-			limit = max(left-max(leaveTime, left/leaveShare), time.Millisecond)
+			limit = max(left-min(max(leaveTime, left/leaveShare), left/2), time.Millisecond)
 		}
 	}
 	return context.WithTimeoutCause(t.Context(), limit, errors.New("the test's own time is nearly over"))
@@ -225,7 +226,8 @@ func deadlined(t testing.TB) (context.Context, context.CancelFunc) {
 const (
 	// defaultWait is for tests without a deadline: go test's own default timeout.
 	defaultWait = 10 * time.Minute
-	// leaveTime, and the share of what is left, are for what comes after.
+	// leaveTime, or the share of what is left if that is more, is for what comes after; at
+	// most half of it.
 	leaveTime  = 5 * time.Second
 	leaveShare = 20
 )

@@ -25,7 +25,7 @@ func (n *Node) Do(ctx context.Context, f func() error) error {
 
 // entering bounds how many threads are in nodes at a time: each call is a few system calls, and
 // the runtime never ends a thread that it has once started.
-var entering = make(chan struct{}, 4)
+var entering = make(chan struct{}, 2)
 
 // within is Do for what does not block.
 func (n *Node) within(ctx context.Context, f func() error) error {

@@ -19,6 +19,9 @@ type scope struct {
 	// scopesMu guards what follows.
 	labs   []*Network
 	active []*Fault
+	// ids are all its faults', aimed the targets of all faults of the test and its parts.
+	ids   map[string]bool
+	aimed map[string]bool
 }
 
 // scopes are the tests that use this package now, by name, which is unique at a time.
@@ -36,7 +39,7 @@ func scopeOf(t testing.TB, s *Session) *scope {
 	if c := scopes[name]; c != nil {
 		return c
 	}
-	c := &scope{t: t, began: time.Now()}
+	c := &scope{t: t, began: time.Now(), ids: map[string]bool{}, aimed: map[string]bool{}}
 	c.lines.began = c.began
 	for above := name; c.parent == nil; {
 		i := strings.LastIndexByte(above, '/')
@@ -148,6 +151,43 @@ func (c *scope) addFault(f *Fault) {
 	scopesMu.Lock()
 	defer scopesMu.Unlock()
 	c.active = append(c.active, f)
+	for _, c := range c.chain() {
+		c.ids[f.ID()] = true
+	}
+}
+
+// aim is called before a fault is made at that target.
+func (c *scope) aim(target string) {
+	scopesMu.Lock()
+	defer scopesMu.Unlock()
+	for _, c := range c.chain() {
+		c.aimed[target] = true
+	}
+}
+
+// has reports whether the test, or a part of it, has aimed a fault at that target, or one of
+// its labs has it.
+func (c *scope) has(target string) bool {
+	scopesMu.Lock()
+	defer scopesMu.Unlock()
+	if c.aimed[target] {
+		return true
+	}
+	for _, c := range c.chain() {
+		for _, n := range c.labs {
+			if full, ok := n.targetName(target); ok && full == target {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// owns reports whether the fault was made by the test, or a part of it.
+func (c *scope) owns(id string) bool {
+	scopesMu.Lock()
+	defer scopesMu.Unlock()
+	return c.ids[id]
 }
 
 func (c *scope) removeFault(f *Fault) {

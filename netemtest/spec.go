@@ -117,7 +117,19 @@ func (s Spec) spec() (fault.Spec, error) {
 	for _, t := range s.Toxics {
 		f.Toxics = append(f.Toxics, t.toxic())
 	}
-	return f, errors.Join(append(errs, f.Validate())...)
+	if err := errors.Join(errs...); err != nil {
+		return f, err
+	}
+	return f, f.Validate()
+}
+
+// targetName is what the agent calls the target of s; empty for one that it refuses.
+func (s Spec) targetName() string {
+	f, err := s.spec()
+	if err != nil {
+		return ""
+	}
+	return f.TargetName()
 }
 
 func (s Spec) selector() (*target.Selector, error) {

@@ -43,10 +43,9 @@ type Watcher struct {
 	err  error         // why there will be no more
 }
 
-// Watch sees what happens, from now to the test's end, to the faults at the targets of the
-// test's labs, to its own, and to those at the other targets that it names: also what other
-// programs do, such as a netemctl of somebody's. What it sees of others stands in the timeline
-// of a test that fails.
+// Watch sees what happens, from now to the test's end, at the targets of the test's labs, at
+// those that its faults are aimed at, and at those that it names: also what other programs do,
+// such as a netemctl of somebody's, which stands in the timeline of a test that fails.
 func Watch(t testing.TB, targets ...string) *Watcher {
 	t.Helper()
 	s := sessionOf(t)
@@ -66,13 +65,8 @@ func Watch(t testing.TB, targets ...string) *Watcher {
 	go func() {
 		defer close(done)
 		err := s.client.WatchFrom(ctx, 0, "", sync.OnceFunc(func() { close(begun) }), func(e fault.Event) {
-			mine := c.owns(e.Fault.ID)
-			if !mine && !slices.Contains(names, e.Fault.Spec.TargetName()) && !c.hasTarget(e.Fault.Spec.Target) {
-				return
-			}
-			w.add(e)
-			if !mine {
-				c.lines.at(e.Time, "%s of %s %s: %s", e.Fault.ID, e.Fault.Spec.Owner, happened(e, ""), words(e.Fault.Spec))
+			if target := e.Fault.Spec.TargetName(); slices.Contains(names, target) || c.has(target) {
+				w.add(e)
 			}
 		})
 		w.end(err)
@@ -84,6 +78,11 @@ func Watch(t testing.TB, targets ...string) *Watcher {
 	t.Cleanup(func() {
 		cancel()
 		<-done
+		for _, e := range w.Events() {
+			if !c.owns(e.ID) {
+				c.lines.at(e.Time, "%s, of somebody else's", e)
+			}
+		}
 	})
 	return w
 }
@@ -150,30 +149,4 @@ func (w *Watcher) list() string {
 		all = append(all, e.String())
 	}
 	return strings.Join(all, "; ")
-}
-
-// owns reports whether the fault is the test's own, or one of its parts'.
-func (c *scope) owns(id string) bool {
-	scopesMu.Lock()
-	defer scopesMu.Unlock()
-	for _, o := range scopes {
-		if slices.Contains(o.chain(), c) && slices.ContainsFunc(o.active, func(f *Fault) bool { return f.ID() == id }) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasTarget reports whether the target, by its full name, is of a lab of the test's.
-func (c *scope) hasTarget(full string) bool {
-	scopesMu.Lock()
-	defer scopesMu.Unlock()
-	for _, c := range c.chain() {
-		for _, n := range c.labs {
-			if _, ok := n.targetName(full); ok && strings.Contains(full, "/") {
-				return true
-			}
-		}
-	}
-	return false
 }
