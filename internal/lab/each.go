@@ -68,7 +68,7 @@ func all(n int, f func(i int) error) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// counter tells how far many equal steps are: each tenth of them. It is safe for
+// counter tells how far many equal steps are: each tenth of them where they are many. It is safe for
 // concurrent use.
 type counter struct {
 	mu   sync.Mutex
@@ -89,7 +89,7 @@ func (c *counter) step() {
 	defer c.mu.Unlock()
 	before := c.done * 10 / c.of
 	c.done++
-	if c.done == c.of || c.of >= 10 && c.done*10/c.of != before {
+	if c.done == c.of || c.of >= 50 && c.done*10/c.of != before {
 		c.tell(fmt.Sprintf("%s %d/%d", c.what, c.done, c.of))
 	}
 }
