@@ -89,7 +89,7 @@ func summary(req proto.Message) string {
 }
 
 // byItself are the events that no call makes.
-var byItself = map[string]bool{"expired": true, "lost": true, "drifted": true, "repaired": true}
+var byItself = map[string]bool{"expired": true, "lost": true, "drifted": true, "repaired": true, "reattached": true}
 
 // watchEvents counts what happens to faults, and writes down what no call did, until the
 // agent's faults are closed.

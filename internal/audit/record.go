@@ -23,7 +23,7 @@ type Record struct {
 	// Method is the call in gRPC's terms, and Verb what it does in those of the rules; release
 	// is the end of a hold by its holder, connect a connection that was refused, and Refused
 	// counts what was refused beside what is told. Of what nobody asked for, Verb is expired,
-	// lost, drifted, repaired, removed, kept (handed over by a stop), restored, or missed:
+	// lost, drifted, repaired, reattached, removed, kept (handed over by a stop), restored, or missed:
 	// events that no record tells, since more came than could be written.
 	Method string `json:"method,omitempty"`
 	Verb   string `json:"verb"`

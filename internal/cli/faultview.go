@@ -30,7 +30,9 @@ type faultView struct {
 	Held      bool    `json:"held"`
 	HoldToken *uint64 `json:"hold_token"`
 	// Repair says that it is put back when somebody else changes or removes it.
-	Repair       bool        `json:"repair"`
+	Repair bool `json:"repair"`
+	// Reattach says that it follows its target when that goes and comes back.
+	Reattach     bool        `json:"reattach,omitempty"`
 	*packetView              // null for a stream fault
 	Content      *ruleView   `json:"content,omitempty"`
 	*trafficView             // null for a target with a name
@@ -65,7 +67,7 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		ID: f.ID, Target: subject(f.Spec), State: f.State, Reason: f.Reason, Engine: f.Engine, EngineReason: f.EngineReason,
 		Summary: words(f.Spec), Owner: f.Spec.Owner, Placement: list(f.Placement), Applied: f.Applied, Expires: f.Expires,
 		RemainingS: math.Round(max(0, f.Expires.Sub(now).Seconds())*10) / 10,
-		TTLNS:      int64(f.Spec.TTL), Repair: f.Spec.Repair, Warnings: list(f.Warnings),
+		TTLNS:      int64(f.Spec.TTL), Repair: f.Spec.Repair, Reattach: f.Spec.Reattach, Warnings: list(f.Warnings),
 		NotCounted: list(f.CountersMissing), Forced: f.Spec.Force, Offload: f.Spec.Offload, Offloads: viewOffloads(f.Offloads),
 	}
 	if f.Token != 0 {
@@ -138,6 +140,7 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 			[2]string{"owner", f.Spec.Owner},
 			[2]string{"held", heldText(f)},
 			[2]string{"repair", repairText(f)},
+			[2]string{"reattach", reattachText(f)},
 			[2]string{"ends", ends(f, now)})
 		if f.Counters != (fault.Counters{}) {
 			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
@@ -159,6 +162,13 @@ func repairText(f fault.Fault) string {
 		return ""
 	}
 	return "put back when somebody else changes or removes it"
+}
+
+func reattachText(f fault.Fault) string {
+	if !f.Spec.Reattach {
+		return ""
+	}
+	return "put where the target is when that goes and comes back"
 }
 
 func because(reason string) string {

@@ -91,9 +91,9 @@ func (a *app) holdFault(cmd *cobra.Command, agent Agent, spec fault.Spec, check 
 	if code != 0 {
 		return commandExit{code}
 	}
-	// A success that the fault did not stand beside proves nothing. Who asks for a repair
-	// takes the time that it needs into account.
-	if err != nil || last.State != fault.Active || h.Gaps().Count > 0 && !spec.Repair || beside {
+	// A success that the fault did not stand beside proves nothing. Who asks for a repair or
+	// a reattachment takes the time that it needs into account.
+	if err != nil || last.State != fault.Active || h.Gaps().Count > 0 && !spec.Repair && !spec.Reattach || beside {
 		return errInconclusive
 	}
 	return nil
@@ -179,6 +179,8 @@ func holdText(e fault.Event, detail string) string {
 		return fmt.Sprintf("%s is %s while the command runs%s%s", id, e.Kind, because(e.Fault.Reason), willRepair(e.Fault))
 	case "repaired":
 		return id + " is in force again"
+	case "reattached":
+		return id + " is in force again, where its target is now"
 	case "changed":
 		return fmt.Sprintf("%s was changed while the command runs: %s", id, words(e.Fault.Spec))
 	case "cleared":
@@ -205,7 +207,10 @@ func holdText(e fault.Event, detail string) string {
 }
 
 func willRepair(f fault.Fault) string {
-	if f.Spec.Repair {
+	switch {
+	case f.Spec.Reattach && f.State == fault.Lost:
+		return "; its target is looked for"
+	case f.Spec.Repair:
 		return ", and is put back"
 	}
 	return ""

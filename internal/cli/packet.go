@@ -25,10 +25,13 @@ type packetFlags struct {
 type lasting struct {
 	ttl, wait time.Duration
 	repair    bool
+	reattach  bool
 }
 
 // fillSpec puts it into a spec.
-func (l lasting) fillSpec(s *fault.Spec) { s.TTL, s.Wait, s.Repair = l.ttl, l.wait, l.repair }
+func (l lasting) fillSpec(s *fault.Spec) {
+	s.TTL, s.Wait, s.Repair, s.Reattach = l.ttl, l.wait, l.repair, l.reattach
+}
 
 const (
 	dashUse   = " --target NAME [flags] [-- CMD...]"
@@ -92,6 +95,7 @@ func (a *app) spotFlags(cmd *cobra.Command, target *string, l *lasting, dryRun *
 	cmd.Flags().Var(typed(&l.ttl, "TIME", positive, nil), "ttl", "end the fault by itself after this time, also while CMD runs (default 10m; with -- CMD when CMD ends)")
 	cmd.Flags().Var(typed(&l.wait, "TIME", positive, nil), "wait", "wait up to this time for the end of a fault that is in the way")
 	cmd.Flags().BoolVar(&l.repair, "repair", false, "put the fault back when somebody else changes or removes it")
+	cmd.Flags().BoolVar(&l.reattach, "reattach", false, "when the target goes and comes back, as a restarted container does, put the fault where it is then")
 	if dryRun != nil {
 		cmd.Flags().BoolVar(dryRun, "dry-run", false, "say what would be done; needs neither root nor an agent")
 	}

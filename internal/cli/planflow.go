@@ -88,8 +88,11 @@ func flowers(m target.Match) (skip, take []flower, notes []string) {
 			}
 		}
 	}
+	if len(m.Cgroups()) > 0 {
+		notes = append(notes, "the tc lines: flower cannot tell whose processes' packets they are, and takes those of all; netemd's program does")
+	}
 	if unsaid {
-		notes = []string{"the tc lines: flower knows no ports of UDP-Lite and DCCP; netemd's program does"}
+		notes = append(notes, "the tc lines: flower knows no ports of UDP-Lite and DCCP; netemd's program does")
 	}
 	return skip, take, notes
 }

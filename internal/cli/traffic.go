@@ -42,7 +42,7 @@ type spot struct {
 
 // flowFlags are the flags that need --dev.
 var flowFlags = []string{
-	"netns", "protocol", "tcp-flags", "dst", "port", "src", "src-port", "exclude-dst", "exclude-port", "control",
+	"netns", "protocol", "tcp-flags", "dst", "port", "src", "src-port", "exclude-dst", "exclude-port", "cgroup", "control",
 }
 
 func (a *app) trafficFlags(cmd *cobra.Command, s *spot) {
@@ -56,6 +56,7 @@ func (a *app) trafficFlags(cmd *cobra.Command, s *spot) {
 	flags.Var(listed(&s.sel.LocalPorts, "PORT", target.ParsePorts), "src-port", "only these ports at this end")
 	flags.Var(listed(&s.sel.ExcludePeers, "HOST", word), "exclude-dst", "leave these hosts, addresses or CIDRs alone")
 	flags.Var(listed(&s.sel.ExcludePorts, "PORT", target.ParsePorts), "exclude-port", "leave these ports at either end alone")
+	flags.Var(once(&s.sel.Cgroup, "GROUP", wantCgroup), "cgroup", "only the packets of the processes in this `GROUP`: a path of cgroup v2 such as /system.slice/pg.service, or a systemd unit's name")
 	flags.BoolVar(&s.sel.Control, "control", false, "impair ARP and neighbour discovery, too; only for a whole device")
 	completeWords(cmd, "protocol", []string{"tcp", "udp", "icmp", "icmpv6", "sctp"})
 	one(cmd, &s.way, "direction", "packets to the target, from it, or both; of a --dev egress (to) or ingress (from)",

@@ -29,6 +29,7 @@ type trafficView struct {
 	LocalPorts   []string `json:"src_port"`
 	ExcludePeers []string `json:"exclude_dst"`
 	ExcludePorts []string `json:"exclude_port"`
+	Cgroup       string   `json:"cgroup,omitempty"`
 	Control      bool     `json:"control"`
 }
 
@@ -37,7 +38,7 @@ func viewTraffic(s target.Selector) *trafficView {
 		Device: s.Device, Namespace: s.Namespace, Match: traffic(s), Protocol: target.ProtocolName(s.Protocol),
 		TCPFlags: target.FlagsText(s.FlagsSet, s.FlagsClear),
 		Peers:    list(s.Peers), PeerPorts: portTexts(s.PeerPorts), Locals: list(s.Locals), LocalPorts: portTexts(s.LocalPorts),
-		ExcludePeers: list(s.ExcludePeers), ExcludePorts: portTexts(s.ExcludePorts), Control: s.Control,
+		ExcludePeers: list(s.ExcludePeers), ExcludePorts: portTexts(s.ExcludePorts), Cgroup: s.Cgroup, Control: s.Control,
 	}
 }
 

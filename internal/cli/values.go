@@ -78,6 +78,7 @@ const (
 	wantTarget    = "the name of a target, as 'netemctl target list' shows it"
 	wantDevice    = "the name of a device"
 	wantNamespace = "the name of a network namespace; leave the flag out for the agent's own"
+	wantCgroup    = "the path of a cgroup below the root of its hierarchy, such as /system.slice/pg.service, or the name of a systemd unit"
 	wantLab       = "the name of a lab, such as pg"
 )
 

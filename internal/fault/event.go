@@ -54,7 +54,8 @@ type Event struct {
 	Time   time.Time
 	// Monotonic is CLOCK_MONOTONIC of the agent's machine, in ns.
 	Monotonic int64
-	// Kind is applied, changed, renewed, step, expired, cleared, lost, drifted or repaired.
+	// Kind is applied, changed, renewed, step, expired, cleared, lost, drifted, repaired or
+	// reattached.
 	Kind  string
 	Fault Fault
 }

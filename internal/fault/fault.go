@@ -94,9 +94,12 @@ type Spec struct {
 	// Process is that of who asks, for people: "pid 4711 (netemctl)". The agent sets it where
 	// it knows, and it is not kept.
 	Process string `json:",omitzero"`
-	// Repair puts the fault back into force when somebody else changed or removed it, as
-	// long as its place stands.
+	// Repair puts the fault back into force when somebody else changed or removed it, a few
+	// times at most.
 	Repair bool
+	// Reattach puts the fault where its target leads by then when its place has gone, as a
+	// container's that was restarted has, however often that is; until then nothing is impaired.
+	Reattach bool `json:",omitzero"`
 	// SSHConnection is SSH_CONNECTION of who asks, "CLIENT-IP PORT SERVER-IP PORT";
 	// empty when he is in no ssh session. It is used only to refuse a fault that would
 	// cut that session off, and never shown.

@@ -143,7 +143,7 @@ func (m *Manager) listLost(kept fault.Fault, why error) {
 	if m.closed || m.held[kept.ID] != nil { // what could not be undone is tried to be ended
 		return
 	}
-	h := &held{whole: true, fault: fault.Fault{
+	h := &held{whole: true, inForce: time.Now(), fault: fault.Fault{
 		ID: kept.ID, Spec: kept.Spec, State: fault.Lost, Reason: "it could not be put back after a restart: " + why.Error(),
 		Engine: kept.Engine, EngineReason: kept.EngineReason, Placement: kept.Placement, Applied: kept.Applied, Expires: kept.Expires,
 	}}

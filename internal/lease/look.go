@@ -90,10 +90,13 @@ func (m *Manager) look(ctx context.Context, id string) {
 	if now.state != before || h.fault.Reason == "" { // an engine may say it once only
 		h.fault.Reason = now.reason
 	}
+	if now.state == fault.Active {
+		h.inForce = time.Now()
+	}
 	switch now.state {
 	case before:
 	case fault.Active:
-		m.publish("repaired", h, nil)
+		m.publish(h.mending.cameBack(), h, nil)
 	default:
 		m.publish(string(now.state), h, nil)
 	}
@@ -116,12 +119,18 @@ func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 	if h.nowhere() {
 		return old, nil
 	}
+	lost := sight{fault.Lost, "", old.counters, old.missing, 0}
+	if err := m.cfg.Standing(h.target); errors.Is(err, fs.ErrNotExist) {
+		lost.reason = err.Error()
+		return lost, nil
+	}
 	now := sight{state: fault.Active}
 	for _, s := range h.slots {
 		same, err := m.compare(ctx, h, s, &now)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return sight{fault.Lost, s.gone(err), old.counters, old.missing, 0}, nil
+			lost.reason = s.gone(err)
+			return lost, nil
 		case err != nil:
 			return old, err
 		case !same:

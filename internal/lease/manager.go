@@ -53,6 +53,9 @@ type Config struct {
 	LookEvery time.Duration
 	// Journal is told each step before the kernel is changed; nil is none.
 	Journal Journal
+	// Standing is the error why what a target stands for is gone, although its places are
+	// there, and matches fs.ErrNotExist then; nil is target.Target.Standing.
+	Standing func(t target.Target) error
 	// Limits bound what is held.
 	Limits Limits
 	Log    *slog.Logger
@@ -139,6 +142,9 @@ type held struct {
 	clock *clock
 	// mending is what was tried to put it back.
 	mending mending
+	// inForce is when it was seen in force last, away what it was not since it began.
+	inForce time.Time
+	away    absence
 	// together are the settings of paths that were read for others of the same ApplyAll, by
 	// their lanes; nil for others.
 	together map[string][]fault.Offload
@@ -148,6 +154,9 @@ type held struct {
 func New(cfg Config) *Manager {
 	if cfg.Journal == nil {
 		cfg.Journal = noJournal{}
+	}
+	if cfg.Standing == nil {
+		cfg.Standing = target.Target.Standing
 	}
 	cfg.Limits = cfg.Limits.normalize()
 	life := newLife()
@@ -297,7 +306,7 @@ func (m *Manager) stands(h *held, hold bool) bool {
 	if m.kept {
 		return false
 	}
-	h.whole = true
+	h.whole, h.inForce = true, time.Now()
 	m.startClock(h)
 	if hold {
 		m.attach(h, h.fault.Spec.Owner)

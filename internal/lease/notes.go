@@ -15,6 +15,8 @@ import (
 type notes struct {
 	places                                  []string
 	offload, lookup, repair, ending, within string
+	// away is when it was not in force, and has been reattached since.
+	away string
 }
 
 // noter is an engine that knows what a user should know of where a fault sits.
@@ -54,7 +56,7 @@ func (h *held) warnings() []string {
 		}
 	}
 	w = append(w, h.notes.places...)
-	for _, n := range []string{h.notes.within, h.notes.offload, h.notes.lookup, h.notes.repair, h.notes.ending} {
+	for _, n := range []string{h.notes.within, h.notes.offload, h.notes.lookup, h.notes.away, h.notes.repair, h.notes.ending} {
 		if n != "" {
 			w = append(w, n)
 		}

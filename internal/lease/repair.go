@@ -28,6 +28,9 @@ type mending struct {
 	last    time.Time
 	// unsaid says that the warnings do not have the last note.
 	unsaid bool
+	// reattached says that it was put where its target leads by now, which a look has still to
+	// tell; over that it will not come back.
+	reattached, over bool
 }
 
 // mend puts h back, in the background, where a look found it gone or changed and it may be
@@ -38,7 +41,10 @@ func (m *Manager) mend(h *held) {
 		h.mending.unsaid, h.fault.Warnings = false, h.warnings()
 	}
 	switch r := &h.mending; {
-	case !h.fault.Spec.Repair, r.running:
+	case r.running:
+	case h.fault.State == fault.Lost && h.fault.Spec.Reattach:
+		m.seek(h, now)
+	case !h.fault.Spec.Repair:
 	case h.fault.State == fault.Active:
 		if r.tries > 0 && now.Sub(r.last) >= steadyTime {
 			r.tries, h.notes.repair = 0, ""
@@ -51,21 +57,33 @@ func (m *Manager) mend(h *held) {
 		}
 	case m.closed, h.ending, now.Sub(r.last) < repairEvery, !now.Before(h.fault.Expires):
 	default:
-		r.running, r.last = true, now
-		id := h.fault.ID
-		m.background(func(ctx context.Context) { m.repair(ctx, h, id) })
+		m.mendNow(h, now)
 	}
+}
+
+// mendNow begins a try. The caller holds the lock.
+func (m *Manager) mendNow(h *held, now time.Time) {
+	h.mending.running, h.mending.last = true, now
+	id := h.fault.ID
+	m.background(func(ctx context.Context) { m.repair(ctx, h, id) })
 }
 
 // repair is mend in the background.
 func (m *Manager) repair(ctx context.Context, h *held, id string) {
 	ctx, cancel := context.WithTimeoutCause(ctx, repairTime, errors.New("repair took too long"))
 	defer cancel()
+	m.mu.Lock()
+	seeking := h.fault.State == fault.Lost && h.fault.Spec.Reattach
+	m.mu.Unlock()
 	tried, err := m.putBack(ctx, h, id)
-	if err != nil {
+	if err != nil && !seeking { // that it is not there yet needs no line twice a second
 		m.cfg.Log.Warn("a fault could not be put back", "fault", id, "err", err)
 	}
 	m.look(ctx, id) // which tells that it is repaired
+	if seeking {
+		m.sought(ctx, h, id, err)
+		return
+	}
 	m.repaired(ctx, h, id, tried, err)
 }
 
@@ -137,6 +155,9 @@ func (m *Manager) reattach(ctx context.Context, h *held) (tried bool, err error)
 	if now, err := m.count(ctx, h); err != nil || now.state != fault.Lost {
 		return false, err
 	}
+	if err := h.sameProcess(after); err != nil {
+		return false, err
+	}
 	if err := m.mayReattach(ctx, h, after); err != nil {
 		return false, err
 	}
@@ -165,6 +186,8 @@ func (m *Manager) reattach(ctx context.Context, h *held) (tried bool, err error)
 	m.mu.Lock()
 	h.carried = before.fault.Counters
 	h.counted(before.fault.Counters)
+	h.mending.reattached = h.fault.Spec.Reattach
+	h.cameBack(before.fault.Reason)
 	m.mu.Unlock()
 	m.recordAsIs(ctx, h)
 	failpoint.At("lease.repair.recorded")
@@ -183,7 +206,7 @@ func (m *Manager) enterMoved(ctx context.Context, h *held) (after *held, leave f
 			return nil, nil, nil
 		}
 		if err := m.aim(ctx, after); err != nil {
-			return nil, nil, err
+			return nil, nil, h.lostForGood(err)
 		}
 		keys := after.lanes()
 		if leave, err = m.lanes.enter(ctx, slices.Concat(old, keys)); err != nil {

@@ -30,7 +30,7 @@ func carrierOf(f fault.Fault) carrier {
 
 var (
 	states = []fault.State{fault.Active, fault.Lost, fault.Drifted}
-	events = []string{"applied", "changed", "renewed", "expired", "cleared", "lost", "drifted", "repaired"}
+	events = []string{"applied", "changed", "renewed", "expired", "cleared", "lost", "drifted", "repaired", "reattached"}
 )
 
 // faults counts what happens to faults, and to their packets. It is a
@@ -53,7 +53,7 @@ func newFaults(cfg Config) *faults {
 	f := &faults{
 		cfg: cfg,
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "netemd_fault_events_total", Help: "What happened to faults: applied, changed, renewed, expired, cleared, lost, drifted or repaired.",
+			Name: "netemd_fault_events_total", Help: "What happened to faults: applied, changed, renewed, expired, cleared, lost, drifted, repaired or reattached.",
 		}, append([]string{"event"}, by...)),
 		packets: newPackets(),
 		held:    prometheus.NewDesc("netemd_faults", "Faults that are held, by what the last look at the kernel found.", append([]string{"state"}, by...), nil),

@@ -67,7 +67,7 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 	m := &netemv1.FaultSpec{
 		Target: s.Target, Direction: directions.toProto(s.Direction), Engine: engines.toProto(s.Engine),
 		TtlNs: int64(s.TTL), Owner: s.Owner, Force: s.Force, Offload: s.Offload,
-		Content: contentRule(s.Content), Repair: s.Repair,
+		Content: contentRule(s.Content), Repair: s.Repair, Reattach: s.Reattach,
 	}
 	if s.Selector != nil {
 		m.Selector = trafficSelector(*s.Selector)
@@ -89,7 +89,7 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 func SpecOf(m *netemv1.FaultSpec) (fault.Spec, error) {
 	s := fault.Spec{
 		Target: m.GetTarget(), TTL: time.Duration(m.GetTtlNs()), Force: m.GetForce(), Offload: m.GetOffload(), Content: contentRuleOf(m.GetContent()),
-		Repair: m.GetRepair(),
+		Repair: m.GetRepair(), Reattach: m.GetReattach(),
 	}
 	var err error
 	if m.GetSelector() != nil {

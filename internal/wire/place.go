@@ -65,6 +65,7 @@ func flows(fs []target.Flow) []*netemv1.Flow {
 			Protocol: uint32(f.Protocol), Source: text(f.Source), Destination: text(f.Destination),
 			SourcePorts: ports(f.SourcePorts), DestinationPorts: ports(f.DestinationPorts),
 			TcpFlagsSet: uint32(f.FlagsSet), TcpFlagsClear: uint32(f.FlagsClear),
+			SourceCgroup: group(f.SourceCgroup), DestinationCgroup: group(f.DestinationCgroup),
 		})
 	}
 	return ms
@@ -76,12 +77,24 @@ func flowsOf(ms []*netemv1.Flow) []target.Flow {
 		f := target.Flow{
 			Protocol: uint8(m.GetProtocol()), SourcePorts: portsOf(m.GetSourcePorts()), DestinationPorts: portsOf(m.GetDestinationPorts()),
 			FlagsSet: uint8(m.GetTcpFlagsSet()), FlagsClear: uint8(m.GetTcpFlagsClear()),
+			SourceCgroup: groupOf(m.GetSourceCgroup()), DestinationCgroup: groupOf(m.GetDestinationCgroup()),
 		}
 		f.Source, _ = netip.ParsePrefix(m.GetSource())
 		f.Destination, _ = netip.ParsePrefix(m.GetDestination())
 		fs = append(fs, f)
 	}
 	return fs
+}
+
+func group(c target.Cgroup) *netemv1.Cgroup {
+	if c.Any() {
+		return nil
+	}
+	return &netemv1.Cgroup{Path: c.Path, Id: c.ID, Level: int32(c.Level)}
+}
+
+func groupOf(m *netemv1.Cgroup) target.Cgroup {
+	return target.Cgroup{Path: m.GetPath(), ID: m.GetId(), Level: int(m.GetLevel())}
 }
 
 func ports(p target.Ports) *netemv1.PortRange {

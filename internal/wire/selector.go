@@ -15,7 +15,7 @@ func trafficSelector(s target.Selector) *netemv1.TrafficSelector {
 		Namespace: s.Namespace, Device: s.Device, Protocol: uint32(s.Protocol), Peers: s.Peers, Locals: s.Locals,
 		PeerPorts: portRanges(s.PeerPorts), LocalPorts: portRanges(s.LocalPorts),
 		ExcludePeers: s.ExcludePeers, ExcludePorts: portRanges(s.ExcludePorts), Control: s.Control,
-		TcpFlagsSet: uint32(s.FlagsSet), TcpFlagsClear: uint32(s.FlagsClear),
+		TcpFlagsSet: uint32(s.FlagsSet), TcpFlagsClear: uint32(s.FlagsClear), Cgroup: s.Cgroup,
 	}
 }
 
@@ -31,7 +31,7 @@ func trafficSelectorOf(m *netemv1.TrafficSelector) (*target.Selector, error) {
 	s := &target.Selector{
 		Namespace: m.GetNamespace(), Device: m.GetDevice(), Protocol: uint8(m.GetProtocol()), Peers: m.GetPeers(), Locals: m.GetLocals(),
 		ExcludePeers: m.GetExcludePeers(), Control: m.GetControl(),
-		FlagsSet: uint8(m.GetTcpFlagsSet()), FlagsClear: uint8(m.GetTcpFlagsClear()),
+		FlagsSet: uint8(m.GetTcpFlagsSet()), FlagsClear: uint8(m.GetTcpFlagsClear()), Cgroup: m.GetCgroup(),
 	}
 	for _, f := range []struct {
 		name string

@@ -790,20 +790,23 @@ func (x *Toxic) GetDelayNs() int64 {
 }
 
 type FaultSpec struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Target     string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	Direction  Direction              `protobuf:"varint,2,opt,name=direction,proto3,enum=netem.v1.Direction" json:"direction,omitempty"`
-	Engine     Engine                 `protobuf:"varint,3,opt,name=engine,proto3,enum=netem.v1.Engine" json:"engine,omitempty"`
-	Packet     *Netem                 `protobuf:"bytes,4,opt,name=packet,proto3" json:"packet,omitempty"`
-	Toxics     []*Toxic               `protobuf:"bytes,5,rep,name=toxics,proto3" json:"toxics,omitempty"`
-	TtlNs      int64                  `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
-	Owner      string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`                              // set by the agent
-	Selector   *TrafficSelector       `protobuf:"bytes,8,opt,name=selector,proto3" json:"selector,omitempty"`                        // instead of target
-	Force      []string               `protobuf:"bytes,9,rep,name=force,proto3" json:"force,omitempty"`                              // agent | ssh | default-route
-	Offload    string                 `protobuf:"bytes,10,opt,name=offload,proto3" json:"offload,omitempty"`                         // empty or "off"
-	Content    *ContentRule           `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`                         // instead of packet or toxics
-	Repair     bool                   `protobuf:"varint,12,opt,name=repair,proto3" json:"repair,omitempty"`                          // put back what somebody else changed or removed
-	PacketFrom *Netem                 `protobuf:"bytes,20,opt,name=packet_from,json=packetFrom,proto3" json:"packet_from,omitempty"` // of the packets from the target, in both directions; unset: packet
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Target    string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Direction Direction              `protobuf:"varint,2,opt,name=direction,proto3,enum=netem.v1.Direction" json:"direction,omitempty"`
+	Engine    Engine                 `protobuf:"varint,3,opt,name=engine,proto3,enum=netem.v1.Engine" json:"engine,omitempty"`
+	Packet    *Netem                 `protobuf:"bytes,4,opt,name=packet,proto3" json:"packet,omitempty"`
+	Toxics    []*Toxic               `protobuf:"bytes,5,rep,name=toxics,proto3" json:"toxics,omitempty"`
+	TtlNs     int64                  `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
+	Owner     string                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`       // set by the agent
+	Selector  *TrafficSelector       `protobuf:"bytes,8,opt,name=selector,proto3" json:"selector,omitempty"` // instead of target
+	Force     []string               `protobuf:"bytes,9,rep,name=force,proto3" json:"force,omitempty"`       // agent | ssh | default-route
+	Offload   string                 `protobuf:"bytes,10,opt,name=offload,proto3" json:"offload,omitempty"`  // empty or "off"
+	Content   *ContentRule           `protobuf:"bytes,11,opt,name=content,proto3" json:"content,omitempty"`  // instead of packet or toxics
+	Repair    bool                   `protobuf:"varint,12,opt,name=repair,proto3" json:"repair,omitempty"`   // put back what somebody else changed or removed
+	// put it where the target leads by then when its place has gone, as a restarted
+	// container's has
+	Reattach   bool   `protobuf:"varint,13,opt,name=reattach,proto3" json:"reattach,omitempty"`
+	PacketFrom *Netem `protobuf:"bytes,20,opt,name=packet_from,json=packetFrom,proto3" json:"packet_from,omitempty"` // of the packets from the target, in both directions; unset: packet
 	// what the impairment goes by, instead of packet, which is then what is in force now
 	Schedule      *Schedule `protobuf:"bytes,21,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	Profile       string    `protobuf:"bytes,22,opt,name=profile,proto3" json:"profile,omitempty"` // the name of what packet was made of; empty for none
@@ -921,6 +924,13 @@ func (x *FaultSpec) GetContent() *ContentRule {
 func (x *FaultSpec) GetRepair() bool {
 	if x != nil {
 		return x.Repair
+	}
+	return false
+}
+
+func (x *FaultSpec) GetReattach() bool {
+	if x != nil {
+		return x.Reattach
 	}
 	return false
 }
@@ -1430,6 +1440,7 @@ type TrafficSelector struct {
 	Control       bool                   `protobuf:"varint,10,opt,name=control,proto3" json:"control,omitempty"`
 	TcpFlagsSet   uint32                 `protobuf:"varint,11,opt,name=tcp_flags_set,json=tcpFlagsSet,proto3" json:"tcp_flags_set,omitempty"`       // all of them must be set
 	TcpFlagsClear uint32                 `protobuf:"varint,12,opt,name=tcp_flags_clear,json=tcpFlagsClear,proto3" json:"tcp_flags_clear,omitempty"` // none of them may be set
+	Cgroup        string                 `protobuf:"bytes,13,opt,name=cgroup,proto3" json:"cgroup,omitempty"`                                       // the local end: "/path" of cgroup v2, or the name of a systemd unit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1546,6 +1557,13 @@ func (x *TrafficSelector) GetTcpFlagsClear() uint32 {
 		return x.TcpFlagsClear
 	}
 	return 0
+}
+
+func (x *TrafficSelector) GetCgroup() string {
+	if x != nil {
+		return x.Cgroup
+	}
+	return ""
 }
 
 type PortRange struct {
@@ -3336,7 +3354,8 @@ func (x *ChosenPacket) GetWirePackets() uint32 {
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// applied | changed | renewed | step | expired | cleared | lost | drifted | repaired
+	// applied | changed | renewed | step | expired | cleared | lost | drifted | repaired |
+	// reattached
 	Kind  string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Fault *Fault `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
 	// 1 is the first event of the agent's life, which has a name of its own
@@ -3628,16 +3647,18 @@ func (x *Place) GetControl() bool {
 }
 
 type Flow struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Protocol         uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	Source           string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	Destination      string                 `protobuf:"bytes,3,opt,name=destination,proto3" json:"destination,omitempty"`
-	SourcePorts      *PortRange             `protobuf:"bytes,4,opt,name=source_ports,json=sourcePorts,proto3" json:"source_ports,omitempty"`
-	DestinationPorts *PortRange             `protobuf:"bytes,5,opt,name=destination_ports,json=destinationPorts,proto3" json:"destination_ports,omitempty"`
-	TcpFlagsSet      uint32                 `protobuf:"varint,6,opt,name=tcp_flags_set,json=tcpFlagsSet,proto3" json:"tcp_flags_set,omitempty"`       // all of them must be set
-	TcpFlagsClear    uint32                 `protobuf:"varint,7,opt,name=tcp_flags_clear,json=tcpFlagsClear,proto3" json:"tcp_flags_clear,omitempty"` // none of them may be set
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Protocol          uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Source            string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Destination       string                 `protobuf:"bytes,3,opt,name=destination,proto3" json:"destination,omitempty"`
+	SourcePorts       *PortRange             `protobuf:"bytes,4,opt,name=source_ports,json=sourcePorts,proto3" json:"source_ports,omitempty"`
+	DestinationPorts  *PortRange             `protobuf:"bytes,5,opt,name=destination_ports,json=destinationPorts,proto3" json:"destination_ports,omitempty"`
+	TcpFlagsSet       uint32                 `protobuf:"varint,6,opt,name=tcp_flags_set,json=tcpFlagsSet,proto3" json:"tcp_flags_set,omitempty"`                // all of them must be set
+	TcpFlagsClear     uint32                 `protobuf:"varint,7,opt,name=tcp_flags_clear,json=tcpFlagsClear,proto3" json:"tcp_flags_clear,omitempty"`          // none of them may be set
+	SourceCgroup      *Cgroup                `protobuf:"bytes,8,opt,name=source_cgroup,json=sourceCgroup,proto3" json:"source_cgroup,omitempty"`                // of the socket that sends
+	DestinationCgroup *Cgroup                `protobuf:"bytes,9,opt,name=destination_cgroup,json=destinationCgroup,proto3" json:"destination_cgroup,omitempty"` // of the socket that it is for
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Flow) Reset() {
@@ -3719,6 +3740,81 @@ func (x *Flow) GetTcpFlagsClear() uint32 {
 	return 0
 }
 
+func (x *Flow) GetSourceCgroup() *Cgroup {
+	if x != nil {
+		return x.SourceCgroup
+	}
+	return nil
+}
+
+func (x *Flow) GetDestinationCgroup() *Cgroup {
+	if x != nil {
+		return x.DestinationCgroup
+	}
+	return nil
+}
+
+// Cgroup is a group of cgroup v2 and those below it.
+type Cgroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Level         int32                  `protobuf:"varint,3,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cgroup) Reset() {
+	*x = Cgroup{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cgroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cgroup) ProtoMessage() {}
+
+func (x *Cgroup) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
+func (*Cgroup) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *Cgroup) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Cgroup) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Cgroup) GetLevel() int32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
 type ListTargetsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3727,7 +3823,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3835,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +3848,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 type ListTargetsResponse struct {
@@ -3764,7 +3860,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +3872,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +3885,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -3808,7 +3904,7 @@ type AddTargetRequest struct {
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3916,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3929,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -3852,7 +3948,7 @@ type RemoveTargetRequest struct {
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +3960,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +3973,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -3895,7 +3991,7 @@ type RemoveTargetResponse struct {
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +4003,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +4016,7 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 type ResolveTargetRequest struct {
@@ -3932,7 +4028,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4040,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4053,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -3980,7 +4076,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4088,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4101,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Lab) GetName() string {
@@ -4055,7 +4151,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4163,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4080,7 +4176,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LabNode) GetName() string {
@@ -4124,7 +4220,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4232,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4149,7 +4245,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LabService) GetKind() string {
@@ -4199,7 +4295,7 @@ type LabText struct {
 
 func (x *LabText) Reset() {
 	*x = LabText{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4211,7 +4307,7 @@ func (x *LabText) String() string {
 func (*LabText) ProtoMessage() {}
 
 func (x *LabText) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4224,7 +4320,7 @@ func (x *LabText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabText.ProtoReflect.Descriptor instead.
 func (*LabText) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LabText) GetYaml() string {
@@ -4259,7 +4355,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4367,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4380,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -4318,7 +4414,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4426,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4343,7 +4439,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -4369,7 +4465,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4477,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4490,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -4413,7 +4509,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4521,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4534,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -4456,7 +4552,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4564,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4577,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
 }
 
 type ListLabsResponse struct {
@@ -4493,7 +4589,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +4601,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4518,7 +4614,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -4537,7 +4633,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4549,7 +4645,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4562,7 +4658,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -4588,7 +4684,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4600,7 +4696,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4613,7 +4709,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -4684,7 +4780,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +4792,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +4805,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -4741,7 +4837,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4753,7 +4849,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4766,7 +4862,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
 }
 
 type ProfilesResponse struct {
@@ -4778,7 +4874,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4790,7 +4886,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4803,7 +4899,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -4827,7 +4923,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4839,7 +4935,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +4948,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Profile) GetName() string {
@@ -4902,7 +4998,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5010,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5023,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -4966,7 +5062,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4978,7 +5074,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4991,7 +5087,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
 }
 
 type FeaturesResponse struct {
@@ -5006,7 +5102,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5018,7 +5114,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5031,7 +5127,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -5075,7 +5171,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5087,7 +5183,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5100,7 +5196,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Feature) GetName() string {
@@ -5139,7 +5235,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5151,7 +5247,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5164,7 +5260,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
 }
 
 type VersionResponse struct {
@@ -5181,7 +5277,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5193,7 +5289,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5206,7 +5302,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -5351,7 +5447,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x12average_size_bytes\x18\t \x01(\x04R\x10averageSizeBytes\x120\n" +
 	"\x14size_variation_bytes\x18\n" +
 	" \x01(\x04R\x12sizeVariationBytes\x12\x19\n" +
-	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xab\x04\n" +
+	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xc7\x04\n" +
 	"\tFaultSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x121\n" +
 	"\tdirection\x18\x02 \x01(\x0e2\x13.netem.v1.DirectionR\tdirection\x12(\n" +
@@ -5365,7 +5461,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\aoffload\x18\n" +
 	" \x01(\tR\aoffload\x12/\n" +
 	"\acontent\x18\v \x01(\v2\x15.netem.v1.ContentRuleR\acontent\x12\x16\n" +
-	"\x06repair\x18\f \x01(\bR\x06repair\x120\n" +
+	"\x06repair\x18\f \x01(\bR\x06repair\x12\x1a\n" +
+	"\breattach\x18\r \x01(\bR\breattach\x120\n" +
 	"\vpacket_from\x18\x14 \x01(\v2\x0f.netem.v1.NetemR\n" +
 	"packetFrom\x12.\n" +
 	"\bschedule\x18\x15 \x01(\v2\x12.netem.v1.ScheduleR\bschedule\x12\x18\n" +
@@ -5411,7 +5508,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"expression\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\rR\x05count\x12%\n" +
 	"\x0eper_connection\x18\x05 \x01(\bR\rperConnection\x12\x17\n" +
-	"\ahold_ns\x18\x06 \x01(\x03R\x06holdNs\"\xc0\x03\n" +
+	"\ahold_ns\x18\x06 \x01(\x03R\x06holdNs\"\xd8\x03\n" +
 	"\x0fTrafficSelector\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x1a\n" +
@@ -5427,7 +5524,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\acontrol\x18\n" +
 	" \x01(\bR\acontrol\x12\"\n" +
 	"\rtcp_flags_set\x18\v \x01(\rR\vtcpFlagsSet\x12&\n" +
-	"\x0ftcp_flags_clear\x18\f \x01(\rR\rtcpFlagsClear\"5\n" +
+	"\x0ftcp_flags_clear\x18\f \x01(\rR\rtcpFlagsClear\x12\x16\n" +
+	"\x06cgroup\x18\r \x01(\tR\x06cgroup\"5\n" +
 	"\tPortRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\rR\x04last\"\x8a\x02\n" +
@@ -5584,7 +5682,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x05owned\x18\x05 \x01(\bR\x05owned\x12(\n" +
 	"\ainclude\x18\x06 \x03(\v2\x0e.netem.v1.FlowR\ainclude\x12(\n" +
 	"\aexclude\x18\a \x03(\v2\x0e.netem.v1.FlowR\aexclude\x12\x18\n" +
-	"\acontrol\x18\b \x01(\bR\acontrol\"\xa2\x02\n" +
+	"\acontrol\x18\b \x01(\bR\acontrol\"\x9a\x03\n" +
 	"\x04Flow\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12 \n" +
@@ -5592,7 +5690,13 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\fsource_ports\x18\x04 \x01(\v2\x13.netem.v1.PortRangeR\vsourcePorts\x12@\n" +
 	"\x11destination_ports\x18\x05 \x01(\v2\x13.netem.v1.PortRangeR\x10destinationPorts\x12\"\n" +
 	"\rtcp_flags_set\x18\x06 \x01(\rR\vtcpFlagsSet\x12&\n" +
-	"\x0ftcp_flags_clear\x18\a \x01(\rR\rtcpFlagsClear\"\x14\n" +
+	"\x0ftcp_flags_clear\x18\a \x01(\rR\rtcpFlagsClear\x125\n" +
+	"\rsource_cgroup\x18\b \x01(\v2\x10.netem.v1.CgroupR\fsourceCgroup\x12?\n" +
+	"\x12destination_cgroup\x18\t \x01(\v2\x10.netem.v1.CgroupR\x11destinationCgroup\"B\n" +
+	"\x06Cgroup\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\x05R\x05level\"\x14\n" +
 	"\x12ListTargetsRequest\"A\n" +
 	"\x13ListTargetsResponse\x12*\n" +
 	"\atargets\x18\x01 \x03(\v2\x10.netem.v1.TargetR\atargets\"<\n" +
@@ -5755,7 +5859,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -5803,35 +5907,36 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*Target)(nil),                // 43: netem.v1.Target
 	(*Place)(nil),                 // 44: netem.v1.Place
 	(*Flow)(nil),                  // 45: netem.v1.Flow
-	(*ListTargetsRequest)(nil),    // 46: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 47: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 48: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 49: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 50: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 51: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 52: netem.v1.Lab
-	(*LabNode)(nil),               // 53: netem.v1.LabNode
-	(*LabService)(nil),            // 54: netem.v1.LabService
-	(*LabText)(nil),               // 55: netem.v1.LabText
-	(*LabUpRequest)(nil),          // 56: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 57: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 58: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 59: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 60: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 61: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 62: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 63: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 64: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 65: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 66: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 67: netem.v1.Profile
-	(*ProfileSource)(nil),         // 68: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 69: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 70: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 71: netem.v1.Feature
-	(*VersionRequest)(nil),        // 72: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 73: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 74: google.protobuf.Timestamp
+	(*Cgroup)(nil),                // 46: netem.v1.Cgroup
+	(*ListTargetsRequest)(nil),    // 47: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 48: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 49: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 50: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 51: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 52: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 53: netem.v1.Lab
+	(*LabNode)(nil),               // 54: netem.v1.LabNode
+	(*LabService)(nil),            // 55: netem.v1.LabService
+	(*LabText)(nil),               // 56: netem.v1.LabText
+	(*LabUpRequest)(nil),          // 57: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 58: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 59: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 60: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 61: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 62: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 63: netem.v1.GetLabRequest
+	(*ProbeRequest)(nil),          // 64: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 65: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 66: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 67: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 68: netem.v1.Profile
+	(*ProfileSource)(nil),         // 69: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 70: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 71: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 72: netem.v1.Feature
+	(*VersionRequest)(nil),        // 73: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 74: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 75: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -5852,16 +5957,16 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	12, // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
 	3,  // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
 	3,  // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	74, // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	74, // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	75, // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	75, // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
 	16, // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
 	16, // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
 	16, // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
 	8,  // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
 	2,  // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
 	1,  // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	74, // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	74, // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	75, // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	75, // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	17, // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	19, // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
 	17, // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
@@ -5879,8 +5984,8 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	34, // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
 	18, // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
 	41, // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	74, // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	74, // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	75, // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	75, // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
 	18, // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
 	44, // 48: netem.v1.Target.to:type_name -> netem.v1.Place
 	44, // 49: netem.v1.Target.from:type_name -> netem.v1.Place
@@ -5888,71 +5993,73 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	45, // 51: netem.v1.Place.exclude:type_name -> netem.v1.Flow
 	16, // 52: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
 	16, // 53: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	43, // 54: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	43, // 55: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	53, // 56: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	74, // 57: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	54, // 58: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	55, // 59: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
-	52, // 60: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	52, // 61: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	67, // 62: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,  // 63: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,  // 64: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	68, // 65: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	71, // 66: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 67: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	20, // 68: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	21, // 69: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	28, // 70: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	29, // 71: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	30, // 72: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	32, // 73: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	33, // 74: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	23, // 75: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	36, // 76: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	37, // 77: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	39, // 78: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	46, // 79: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	48, // 80: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	49, // 81: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	51, // 82: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	56, // 83: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	58, // 84: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	60, // 85: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	62, // 86: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	63, // 87: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	69, // 88: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	65, // 89: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	72, // 90: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	18, // 91: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	22, // 92: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	18, // 93: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	18, // 94: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	31, // 95: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	18, // 96: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	35, // 97: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	27, // 98: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	42, // 99: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	38, // 100: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	40, // 101: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	47, // 102: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	43, // 103: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	50, // 104: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	43, // 105: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	57, // 106: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	59, // 107: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	61, // 108: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	52, // 109: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	64, // 110: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	70, // 111: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	66, // 112: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	73, // 113: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	91, // [91:114] is the sub-list for method output_type
-	68, // [68:91] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	46, // 54: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
+	46, // 55: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
+	43, // 56: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	43, // 57: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	54, // 58: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	75, // 59: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	55, // 60: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	56, // 61: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
+	53, // 62: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	53, // 63: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	68, // 64: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,  // 65: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,  // 66: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	69, // 67: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	72, // 68: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 69: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	20, // 70: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	21, // 71: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	28, // 72: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	29, // 73: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	30, // 74: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	32, // 75: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	33, // 76: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	23, // 77: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	36, // 78: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	37, // 79: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	39, // 80: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	47, // 81: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	49, // 82: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	50, // 83: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	52, // 84: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	57, // 85: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	59, // 86: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	61, // 87: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	63, // 88: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	64, // 89: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	70, // 90: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	66, // 91: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	73, // 92: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	18, // 93: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	22, // 94: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	18, // 95: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	18, // 96: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	31, // 97: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	18, // 98: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	35, // 99: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	27, // 100: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	42, // 101: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	38, // 102: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	40, // 103: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	48, // 104: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	43, // 105: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	51, // 106: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	43, // 107: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	58, // 108: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	60, // 109: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	62, // 110: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	53, // 111: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	65, // 112: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	71, // 113: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	67, // 114: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	74, // 115: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	93, // [93:116] is the sub-list for method output_type
+	70, // [70:93] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -5979,7 +6086,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   71,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   5,
 		},
