@@ -62,7 +62,7 @@ func (a *Agent) authorizeAll(c *call, req *netemv1.ApplyAllRequest) error {
 	var aims []string
 	var refused error
 	for i, one := range req.GetFaults() {
-		aim := specAim(one.GetSpec())
+		aim := a.specAim(one.GetSpec())
 		if seen[aim] {
 			continue
 		}
@@ -84,12 +84,12 @@ func (a *Agent) authorizeAll(c *call, req *netemv1.ApplyAllRequest) error {
 func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) {
 	switch r := req.(type) {
 	case *netemv1.ApplyRequest:
-		return specAim(r.GetSpec()), nil
+		return a.specAim(r.GetSpec()), nil
 	case *netemv1.HoldRequest:
 		if id := r.GetResume().GetId(); id != "" {
 			return a.faultAim(c, id), []string{id}
 		}
-		return specAim(r.GetApply().GetSpec()), nil
+		return a.specAim(r.GetApply().GetSpec()), nil
 	case *netemv1.ClearRequest:
 		if d := r.GetDevice(); d != nil {
 			return access.Device + (target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}).Name(), nil
@@ -97,9 +97,9 @@ func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) 
 		if r.GetId() != "" {
 			return a.faultAim(c, r.GetId()), []string{r.GetId()}
 		}
-		return r.GetTarget(), nil
+		return a.aimKey(r.GetTarget()), nil
 	case *netemv1.ProbeRequest:
-		return r.GetTarget(), nil
+		return a.aimKey(r.GetTarget()), nil
 	case *netemv1.LabUpRequest:
 		return cmp.Or(r.GetAs(), r.GetName()), nil // labfile.Request holds a text to its name
 	case *netemv1.AddTargetRequest:
@@ -112,11 +112,20 @@ func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) 
 	return "", nil
 }
 
-func specAim(s *netemv1.FaultSpec) string {
+func (a *Agent) specAim(s *netemv1.FaultSpec) string {
 	if d := s.GetSelector(); d != nil {
 		return access.Device + (target.Selector{Namespace: d.GetNamespace(), Device: d.GetDevice()}).Name()
 	}
-	return s.GetTarget()
+	return a.aimKey(s.GetTarget())
+}
+
+// aimKey is the key of a target by its name. What is ambiguous is refused by the handler.
+func (a *Agent) aimKey(name string) string {
+	key, err := a.targetKey(context.Background(), name)
+	if err != nil {
+		return name
+	}
+	return key
 }
 
 // faultAim is what a fault is aimed at that is held, or of which something is still kept;

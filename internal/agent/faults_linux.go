@@ -61,6 +61,11 @@ func (s faultsServer) spec(ctx context.Context, r *netemv1.ApplyRequest) (fault.
 	if _, err := parseSSH(spec.SSHConnection); err != nil {
 		return spec, err
 	}
+	if spec.Selector == nil {
+		if spec.Target, err = s.a.targetKey(ctx, spec.Target); err != nil {
+			return spec, err
+		}
+	}
 	spec.Owner, spec.OwnerKey = owner(ctx), ownerKey(ctx)
 	spec.Repair = spec.Repair || s.a.cfg.Settings.Repair
 	if peer, ok := peerOf(ctx); ok && peer.session != nil {
@@ -95,6 +100,9 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 	}
 	if sel.Target != "" {
 		if _, err := s.a.resolve(ctx, sel.Target); err != nil {
+			return nil, err
+		}
+		if sel.Target, err = s.a.targetKey(ctx, sel.Target); err != nil {
 			return nil, err
 		}
 	}

@@ -77,7 +77,7 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 	for _, i := range infos {
 		if i.Name == name {
 			existed := false
-			err := a.leases.Retire(ctx, i.Targets, func(ctx context.Context) (err error) {
+			err := a.leases.Retire(ctx, targetKeys(i), func(ctx context.Context) (err error) {
 				existed, err = a.labs.Down(ctx, name)
 				return err
 			})

@@ -79,11 +79,11 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report
 // own, or one on its packets at a device of its lab.
 func (a *Agent) pathDelayed(ctx context.Context, r probe.Request, t target.Target) bool {
 	for _, f := range a.leases.List(ctx) {
-		if f.Spec.Packet != nil && r.Layer != probe.LayerProxy && f.Spec.Packet.Delay > 0 && (f.Spec.Target == r.Target || a.onTheWay(ctx, f, t)) {
+		if f.Spec.Packet != nil && r.Layer != probe.LayerProxy && f.Spec.Packet.Delay > 0 && (f.Spec.Target == t.Key() || a.onTheWay(ctx, f, t)) {
 			return true
 		}
 		for _, x := range f.Spec.Toxics {
-			if f.Spec.Target == r.Target && r.Layer == probe.LayerProxy && (x.Kind == fault.Latency || x.Kind == fault.Bandwidth || x.Kind == fault.Slicer) {
+			if f.Spec.Target == t.Key() && r.Layer == probe.LayerProxy && (x.Kind == fault.Latency || x.Kind == fault.Bandwidth || x.Kind == fault.Slicer) {
 				return true
 			}
 		}

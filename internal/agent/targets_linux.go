@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"netemd/internal/fault"
+	"netemd/internal/lab"
 	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 )
@@ -18,6 +19,13 @@ import (
 func (a *Agent) resolveSpec(ctx context.Context, s fault.Spec) (target.Target, error) {
 	if s.Selector != nil {
 		return target.Resolve(ctx, *s.Selector, lookup)
+	}
+	ts, err := a.labs.Targets(ctx)
+	if err != nil {
+		return target.Target{}, err
+	}
+	if t, ok := lab.KeptTarget(ts, s.Target); ok {
+		return t, nil
 	}
 	return a.resolve(ctx, s.Target)
 }
@@ -42,12 +50,11 @@ func (a *Agent) resolve(ctx context.Context, name string) (target.Target, error)
 	if err != nil {
 		return target.Target{}, err
 	}
-	for _, t := range ts {
-		if t.Name == name {
-			return t, nil
-		}
+	t, err := lab.FindTarget(ts, name)
+	if errors.Is(err, target.ErrUnknown) {
+		err = unknownTarget(name, ts)
 	}
-	return target.Target{}, unknownTarget(name, ts)
+	return t, err
 }
 
 // unknownTarget names the targets that there are, or the lab that would bring the

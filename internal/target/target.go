@@ -44,6 +44,16 @@ type Target struct {
 	To, From Place
 }
 
+// Key is the one name of a target among all, by which faults are kept and rules of access
+// go: LAB/TARGET, but just the name of one that is called as its lab, and of one that no lab
+// has.
+func (t Target) Key() string {
+	if t.Lab == "" || t.Lab == t.Name {
+		return t.Name
+	}
+	return t.Lab + "/" + t.Name
+}
+
 // Hook is the side of a device on which packets are caught.
 type Hook string
 

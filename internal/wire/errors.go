@@ -31,6 +31,7 @@ var errorTable = []struct {
 	{probe.ErrRequest, codes.InvalidArgument, "INVALID_PROBE"},
 	{qdisc.ErrInvalid, codes.InvalidArgument, "INVALID"},
 	{target.ErrUnknown, codes.NotFound, "UNKNOWN_TARGET"},
+	{lab.ErrAmbiguous, codes.FailedPrecondition, "AMBIGUOUS_TARGET"},
 	{lab.ErrUnknown, codes.NotFound, "UNKNOWN_LAB"},
 	{lab.ErrConflict, codes.FailedPrecondition, "LAB_CONFLICT"},
 	{fault.ErrConflict, codes.FailedPrecondition, "CONFLICT"},

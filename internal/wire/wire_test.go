@@ -122,7 +122,7 @@ func TestTargetLabAndFeaturesSurviveTheTrip(t *testing.T) {
 
 func TestErrorsSurviveTheTrip(t *testing.T) {
 	for _, sentinel := range []error{
-		target.ErrUnknown, lab.ErrUnknown, lab.ErrConflict, probe.ErrRequest, fault.ErrConflict, fault.ErrBusy, fault.ErrProtected, errors.ErrUnsupported, fs.ErrPermission, fs.ErrNotExist, fs.ErrExist, context.DeadlineExceeded, qdisc.ErrInvalid,
+		target.ErrUnknown, lab.ErrUnknown, lab.ErrConflict, lab.ErrAmbiguous, probe.ErrRequest, fault.ErrConflict, fault.ErrBusy, fault.ErrProtected, errors.ErrUnsupported, fs.ErrPermission, fs.ErrNotExist, fs.ErrExist, context.DeadlineExceeded, qdisc.ErrInvalid,
 	} {
 		sent := fault.WithHint(fmt.Errorf("apply: %w", sentinel), "do this")
 		got := ErrorOf(Status(sent))
