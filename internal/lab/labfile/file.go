@@ -48,12 +48,11 @@ type network struct {
 }
 
 type link struct {
-	A       string `yaml:"a" strict:"required" want:"the name of a node or switch"`
-	B       string `yaml:"b" strict:"required" want:"the name of a node or switch"`
-	network `yaml:",inline"`
-	// The addresses of the ends are at most one of each family.
-	AddressA   strictyaml.Several[netip.Addr] `yaml:"address_a,omitempty" want:"an address in the link's subnet, such as 10.1.0.1, or a list of one for each family"`
-	AddressB   strictyaml.Several[netip.Addr] `yaml:"address_b,omitempty" want:"an address in the link's subnet, such as 10.1.0.2, or a list of one for each family"`
+	A          string `yaml:"a" strict:"required" want:"the name of a node or switch"`
+	B          string `yaml:"b" strict:"required" want:"the name of a node or switch"`
+	network    `yaml:",inline"`
+	AddressA   strictyaml.Several[netip.Addr] `yaml:"address_a,omitempty" want:"an address in the link's subnet, such as 10.1.0.1, or a list of such"`
+	AddressB   strictyaml.Several[netip.Addr] `yaml:"address_b,omitempty" want:"an address in the link's subnet, such as 10.1.0.2, or a list of such"`
 	Wire       *bool                          `yaml:"wire,omitempty" want:"true or false; true is the default"`
 	Impairment *impairment.Keys               `yaml:"impairment,omitempty"`
 	AB         *impairment.Keys               `yaml:"a_to_b,omitempty"`

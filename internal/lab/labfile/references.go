@@ -104,9 +104,12 @@ func (f *file) keys(err error) error {
 	return &named
 }
 
-var baseField = regexp.MustCompile(`^links\[(\d+)\]\.(ab|ba)(.*)$`)
-
-var serviceField = regexp.MustCompile(`^nodes\.([^.]+)\.services\.([^.]+)(.*)$`)
+var (
+	baseField    = regexp.MustCompile(`^links\[(\d+)\]\.(a_to_b|b_to_a)(.*)$`)
+	sysctlField  = regexp.MustCompile(`^nodes\.([^.]+)\.sysctls\.(.+)$`)
+	serviceField = regexp.MustCompile(`^nodes\.([^.]+)\.services\.([^.\[]+)(.*)$`)
+	variableAt   = regexp.MustCompile(`^\.environment\[(\d+)\]$`)
+)
 
 // key is the key of a field of lab.Definition.
 func (f *file) key(field string) string {
@@ -114,20 +117,26 @@ func (f *file) key(field string) string {
 		return "lab"
 	}
 	if m := baseField.FindStringSubmatch(field); m != nil {
-		if i, err := strconv.Atoi(m[1]); err == nil && i < len(f.Links) {
-			name := map[string]string{"ab": "a_to_b", "ba": "b_to_a"}[m[2]]
-			if f.Links[i].Impairment != nil {
-				name = "impairment"
-			}
-			return strictyaml.Key("links", i, name) + m[3]
+		if i, err := strconv.Atoi(m[1]); err == nil && i < len(f.Links) && f.Links[i].Impairment != nil {
+			return strictyaml.Key("links", i, "impairment") + m[3]
 		}
+	}
+	if m := sysctlField.FindStringSubmatch(field); m != nil {
+		return strictyaml.Key("nodes", m[1], "sysctls", m[2])
 	}
 	if m := serviceField.FindStringSubmatch(field); m != nil {
 		if n := f.Nodes.Get(m[1]); n != nil {
 			i := slices.IndexFunc(n.Services, func(s service) bool { return s.Name == m[2] })
-			if i >= 0 {
-				return strictyaml.Key("nodes", m[1], "services", i) + m[3]
+			if i < 0 {
+				return field
 			}
+			rest := m[3]
+			if v := variableAt.FindStringSubmatch(rest); v != nil {
+				if k, err := strconv.Atoi(v[1]); err == nil && k < len(n.Services[i].Environment) {
+					rest = "." + strictyaml.Key("environment", n.Services[i].Environment[k].Name)
+				}
+			}
+			return strictyaml.Key("nodes", m[1], "services", i) + rest
 		}
 	}
 	return field
