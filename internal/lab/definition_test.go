@@ -161,7 +161,7 @@ func TestValidate(t *testing.T) {
 		{"switch's subnet", func(d *Definition) {
 			d.Switches = []Switch{{Name: "s1"}}
 			d.Links = append(d.Links, Link{A: "s1", B: "client", Subnet: netip.MustParsePrefix("10.9.0.0/24"), AddressA: addresses("10.9.0.1")}, Link{A: "client", B: "s1"})
-		}, []string{`links[1].subnet "10.9.0.0/24": the link is in the network of switch s1`, `links[1].address_a "10.9.0.1": a switch has no address`, `links[2] "client-s1": is there twice`}},
+		}, []string{`links[1].subnet "10.9.0.0/24": is not the link's, which is in the network of switch s1`, `links[1].address_a "10.9.0.1": is of a switch, which has no address`, `links[2] "client-s1": is there twice`}},
 		{"impairment", func(d *Definition) { d.Links[0].AB = &qdisc.Netem{Jitter: time.Second} }, []string{`links[0].a_to_b.delay.jitter`}},
 		{"sysctl", func(d *Definition) {
 			d.Nodes[0].Sysctls = []Sysctl{{"kernel.panic", "1"}, {"net.a/../b", "1"}, {"net.x", ""}}

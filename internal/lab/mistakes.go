@@ -18,9 +18,9 @@ func (m *mistakes) refuse(field, value, want string) {
 	*m = append(*m, &qdisc.FieldError{Field: field, Value: value, Want: want})
 }
 
-// say says what is wrong with a value whose form is right.
-func (m *mistakes) say(field, value, why string) {
-	*m = append(*m, &qdisc.FieldError{Field: field, Value: value, Why: why})
+// say says what is wrong with a value whose form is right, and what would be right there.
+func (m *mistakes) say(field, value, why, want string) {
+	*m = append(*m, &qdisc.FieldError{Field: field, Value: value, Why: why, Want: want})
 }
 
 func (m mistakes) err() error { return errors.Join(m...) }
@@ -56,7 +56,7 @@ func (m *mistakes) overlaps(given []subnet) []netip.Prefix {
 	widest := subnet{}
 	for _, s := range sorted {
 		if widest.prefix.IsValid() && widest.prefix.Overlaps(s.prefix) {
-			m.say(s.path, s.prefix.String(), fmt.Sprintf("overlaps with %v of %s", widest.prefix, widest.path))
+			m.say(s.path, s.prefix.String(), fmt.Sprintf("overlaps with %v of %s", widest.prefix, widest.path), "a network of its own, or the key left out")
 			continue
 		}
 		widest = s

@@ -165,7 +165,7 @@ func (n *network) settle(d Definition, bad *mistakes) {
 			case !ok || !usable(p, a):
 				bad.refuse(path, a.String(), "an address in "+n.text()+", neither its first nor its last")
 			case used[a] != "":
-				bad.say(path, a.String(), "is "+used[a]+"'s already")
+				bad.say(path, a.String(), "is "+used[a]+"'s already", "another address, or the key left out")
 			default:
 				used[a] = m.spot.name
 				m.addresses = append(m.addresses, a)

@@ -24,11 +24,11 @@ func (d Definition) checkServiceNames(bad *mistakes) {
 			path := "nodes." + n.Name + ".services." + s.Name
 			bad.name(path, s.Name)
 			if seen[s.Name] {
-				bad.say(path, s.Name, "is there twice in the lab")
+				bad.say(path, s.Name, "is there twice in the lab", "a name of its own")
 			}
 			seen[s.Name] = true
 			if s.Port != 0 && ports[s.Port] {
-				bad.say(path+".port", strconv.Itoa(int(s.Port)), "is another service's of the node")
+				bad.say(path+".port", strconv.Itoa(int(s.Port)), "is another service's of the node", "another port")
 			}
 			ports[s.Port] = true
 			s.check(path, bad)
@@ -53,7 +53,7 @@ func (s ServiceDefinition) check(path string, bad *mistakes) {
 	}
 	only := func(field, value string, kind string) {
 		if value != "" && s.Kind != kind && (kind != KindCommand || !s.command()) {
-			bad.say(path+"."+field, value, "is for services of kind "+kind)
+			bad.say(path+"."+field, value, "is for services of kind "+kind, "the key left out")
 		}
 	}
 	only("upstream", s.Upstream, KindToxiproxy)
@@ -103,7 +103,7 @@ func (l *layout) checkServices(bad *mistakes) {
 		for _, s := range n.Services {
 			path := "nodes." + n.Name + ".services." + s.Name
 			if _, ok := l.address(n.Name); !ok && !s.command() {
-				bad.say(path, s.Kind, "node "+n.Name+" has no link, so no address")
+				bad.say(path, s.Kind, "is in node "+n.Name+", which has no link, so no address", "a link of the node")
 			}
 			if s.Kind == KindToxiproxy {
 				if _, err := l.upstream(s); err != nil {

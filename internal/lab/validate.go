@@ -89,7 +89,7 @@ func (d Definition) checkForm(bad *mistakes) {
 		path := "targets." + t.Name
 		bad.name(path, t.Name)
 		if targets[t.Name] {
-			bad.say(path, t.Name, "is there twice")
+			bad.say(path, t.Name, "is there twice", "a name of its own")
 		}
 		targets[t.Name] = true
 	}
@@ -110,7 +110,7 @@ func (m *mistakes) number(path string, n, most int, what string) {
 func (m *mistakes) spotName(path, name string, seen map[string]bool) {
 	m.name(path, name)
 	if seen[name] {
-		m.say(path, name, "is there twice")
+		m.say(path, name, "is there twice", "a name of its own")
 	}
 	seen[name] = true
 	// The devices of wires and switches bear the names of nodes; net.ipv4.conf has all and
@@ -132,7 +132,7 @@ func (n Node) checkForm(bad *mistakes) {
 			bad.refuse(field, s.Name, "a name that begins with net., such as net.ipv4.tcp_syn_retries")
 		}
 		if names[s.Name] {
-			bad.say(field, s.Name, "is there twice")
+			bad.say(field, s.Name, "is there twice", "a name of its own")
 		}
 		names[s.Name] = true
 		if s.Value == "" || len(s.Value) > maxSysctlValue || strings.ContainsFunc(s.Value, func(r rune) bool { return r < ' ' && r != '\t' }) {
@@ -148,7 +148,7 @@ func (n Node) checkForm(bad *mistakes) {
 		case r.To != r.To.Masked():
 			bad.refuse(field+".to", r.To.String(), "a network's own address, such as "+r.To.Masked().String())
 		case nets[r.To]:
-			bad.say(field+".to", r.To.String(), "is there twice")
+			bad.say(field+".to", r.To.String(), "is there twice", "one route to each network")
 		}
 		nets[r.To] = true
 	}
@@ -189,17 +189,17 @@ func (d Definition) checkLinks(bad *mistakes, nodes, switches map[string]bool) {
 			continue
 		}
 		if l.Subnet.IsValid() || l.Subnet6.IsValid() {
-			bad.say(path+".subnet", l.Subnet.String(), "the link is in the network of switch "+sw)
+			bad.say(path+".subnet", l.Subnet.String(), "is not the link's, which is in the network of switch "+sw, "the key left out, or the subnet of the switch")
 		}
 		if len(addresses) > 0 {
-			bad.say(path+field, addresses[0].String(), "a switch has no address")
+			bad.say(path+field, addresses[0].String(), "is of a switch, which has no address", "the key left out")
 		}
 		if plugged[[2]string{sw, node}] {
-			bad.say(path, l.A+"-"+l.B, "is there twice")
+			bad.say(path, l.A+"-"+l.B, "is there twice", "one link of a node and a switch")
 		}
 		plugged[[2]string{sw, node}] = true
 		if ports[sw]++; ports[sw] == MaxAtSwitch+1 {
-			bad.say(path, sw, fmt.Sprintf("a switch has at most %d links", MaxAtSwitch))
+			bad.say(path, sw, "has too many links", fmt.Sprintf("at most %d at one switch", MaxAtSwitch))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package labfile
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"netemd/internal/lab"
+	"netemd/internal/lab/examples"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -107,4 +109,35 @@ func TestParse(t *testing.T) {
 	if err := format.Read("", text, &again).Err(); err != nil || cmp.Diff(want, again.definition(), compare) != "" {
 		t.Errorf("%v (-want +got):\n%s\nof:\n%s", err, cmp.Diff(want, again.definition(), compare), text)
 	}
+}
+
+// What is no lab is said in lines of one form; what is one is read back as it is written.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(shop))
+	for _, name := range examples.Names() {
+		text, _ := examples.Text(name)
+		f.Add(text)
+	}
+	for _, m := range mistakes {
+		f.Add([]byte(m.file))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d, err := Parse(text, Source{Path: "shop.yaml", Folder: "/work"})
+		if err != nil {
+			for line := range strings.Lines(err.Error()) {
+				if !lineForm.MatchString(line) {
+					t.Errorf("not of the form: %q", line)
+				}
+			}
+			return
+		}
+		again, err := YAML(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Parse(again, Source{})
+		if diff := cmp.Diff(d, got, compare); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s\nof\n%s", err, diff, again)
+		}
+	})
 }

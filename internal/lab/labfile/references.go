@@ -33,6 +33,13 @@ func (f *file) references() (out []*strictyaml.Mistake) {
 			out = append(out, unknown(key, name, what, known))
 		}
 	}
+	for kind, named := range map[string][]string{"nodes": nodes, "switches": switches, "targets": f.Targets.Names()} {
+		for _, name := range named {
+			if !lab.ValidName(name) {
+				out = append(out, &strictyaml.Mistake{Key: strictyaml.Key(kind, name), Value: name, Wrong: strictyaml.NotValid(name), Want: wantName})
+			}
+		}
+	}
 	for i, l := range f.Links {
 		check(strictyaml.Key("links", i, "a"), l.A, "a node or switch", ends)
 		check(strictyaml.Key("links", i, "b"), l.B, "a node or switch", ends)
@@ -45,6 +52,9 @@ func (f *file) references() (out []*strictyaml.Mistake) {
 		}
 		for i, s := range n.Value.Services {
 			key := strictyaml.Key("nodes", n.Name, "services", i)
+			if s.Name != "" && !lab.ValidName(s.Name) {
+				out = append(out, &strictyaml.Mistake{Key: key + ".name", Value: s.Name, Wrong: strictyaml.NotValid(s.Name), Want: wantName})
+			}
 			check(key+".replica_of", s.ReplicaOf, "a service", services)
 			if host, _, ok := strings.Cut(s.Upstream, ":"); ok {
 				if _, err := netip.ParseAddrPort(s.Upstream); err != nil {
@@ -61,6 +71,8 @@ func (f *file) references() (out []*strictyaml.Mistake) {
 	}
 	return out
 }
+
+const wantName = "1 to 32 of a-z, 0-9 and '-', not at the ends"
 
 // maxKnown is how many names are told.
 const maxKnown = 12
