@@ -74,7 +74,7 @@ func (s *Session) up(ctx context.Context, what, test string) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{s: s, what: d.name, name: instance(d.name, test, s.tag, count)}
+	n := &Network{s: s, what: d.Name, name: instance(d.Name, test, s.tag, count)}
 	n.failed = func(err error) { panic("netemtest: " + err.Error()) }
 	for {
 		n.info, err = s.labUp(ctx, d, n.name)
@@ -130,13 +130,6 @@ func slug(s string, most int) string {
 		return '-'
 	}, strings.ToLower(s))
 	return strings.Trim(s[:min(len(s), most)], "-")
-}
-
-// description is a lab as it was asked for: by the name of a built-in one, or as YAML with the
-// folder that its paths are relative to, and a file's name for messages.
-type description struct {
-	name               string
-	text, file, folder string
 }
 
 // down takes the copy down.
