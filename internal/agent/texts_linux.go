@@ -31,6 +31,9 @@ var names = map[protoreflect.Name]string{
 // resolveName is the one field "name" that may hold an inline target.
 const resolveName protoreflect.FullName = "netem.v1.ResolveTargetRequest.name"
 
+// labText is the one field that holds lines. Its reader bounds it, and refuses what is no text.
+const labText protoreflect.FullName = "netem.v1.LabText.yaml"
+
 // checkTexts refuses what no text of a request has, so that none is ever part of a path,
 // a line or a kernel's name by surprise. The error is a *qdisc.FieldError for each.
 func checkTexts(m proto.Message) error {
@@ -85,6 +88,8 @@ func wantText(f protoreflect.FieldDescriptor, s string) string {
 		}
 	}
 	switch {
+	case f.FullName() == labText:
+		return ""
 	case isName && (len(s) > maxName || strings.Contains(s, "..") || strings.ContainsFunc(s, notInName)):
 		return fmt.Sprintf("%s: letters, digits, '-', '_', '.' and '/', without '..', at most %d", kind, maxName)
 	case len(s) > maxText:

@@ -159,11 +159,12 @@ func TestTextsOfEveryRequest(t *testing.T) {
 				if services.Get(i).Name() == "Targets" {
 					may = append(may, codes.Unimplemented)
 				}
+				yaml := field == "yaml" // its reader has words of its own
 				for _, tt := range []struct {
 					text string
 					// named says that the words are about that field, since no other is wrong yet.
 					named bool
-				}{{"../x", false}, {"a\x00b", true}, {strings.Repeat("a", 512<<10), true}} {
+				}{{"../x", false}, {"a\x00b", !yaml}, {strings.Repeat("a", 512<<10), !yaml}} {
 					calls++
 					err := asks(t, conn, method, with(t, method.Input(), way, tt.text))
 					if code := status.Code(err); err == nil || !slices.Contains(may, code) || tt.named && (code != codes.InvalidArgument || !strings.Contains(err.Error(), field)) || len(err.Error()) > 1000 {
