@@ -141,6 +141,10 @@ func (s systemServer) Features(ctx context.Context, _ *netemv1.FeaturesRequest) 
 	return wire.Features(s.a.features), nil
 }
 
+func (s systemServer) Profiles(context.Context, *netemv1.ProfilesRequest) (*netemv1.ProfilesResponse, error) {
+	return wire.Profiles(s.a.cfg.Settings.ProfileList()), nil
+}
+
 func (s systemServer) Version(context.Context, *netemv1.VersionRequest) (*netemv1.VersionResponse, error) {
 	return &netemv1.VersionResponse{
 		Version: version.String(), GoVersion: runtime.Version(), Kernel: s.a.features.Kernel,

@@ -28,6 +28,9 @@ func (a *Agent) verify(ctx context.Context, id string, o verify.Options, progres
 	if err != nil {
 		return verify.Result{}, err
 	}
+	if before.Fault.Spec.Schedule != nil {
+		return verify.Result{}, fmt.Errorf("verify: fault %s goes by a schedule, and what is asked for would change while it is measured; verify its steps as faults of their own: %w", id, errors.ErrUnsupported)
+	}
 	if before.Fault.State == fault.Lost {
 		return verify.Result{}, fmt.Errorf("verify: fault %s is lost: what it was placed at is gone: %w", id, fs.ErrNotExist)
 	}

@@ -12,6 +12,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
 	"netemd/internal/lab"
+	"netemd/internal/profile"
 	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 	"netemd/qdisc"
@@ -112,6 +113,7 @@ type LabStore interface {
 // System is about the agent and its kernel.
 type System interface {
 	Features(ctx context.Context) (feature.Report, error)
+	Profiles(ctx context.Context) ([]profile.Profile, error)
 	Version(ctx context.Context) (client.AgentVersion, error)
 }
 

@@ -21,6 +21,7 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
 	"netemd/internal/lab"
+	"netemd/internal/profile"
 	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
 	"netemd/internal/wire"
@@ -337,6 +338,17 @@ func (c *Client) Probe(ctx context.Context, r probe.Request, progress func(done,
 		return nil
 	})
 	return result, err
+}
+
+// Profiles returns the impairments with a name that the agent's configuration has.
+func (c *Client) Profiles(ctx context.Context) ([]profile.Profile, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	m, err := c.system.Profiles(ctx, &netemv1.ProfilesRequest{})
+	if err != nil {
+		return nil, c.err(err)
+	}
+	return wire.ProfilesOf(m), nil
 }
 
 // Features returns what the agent's kernel can do.

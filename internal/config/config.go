@@ -7,6 +7,8 @@ import (
 
 	"netemd/internal/access"
 	"netemd/internal/fault"
+	"netemd/internal/profile"
+	"netemd/internal/strictyaml"
 	"netemd/qdisc"
 )
 
@@ -27,6 +29,8 @@ type Config struct {
 	Audit   Audit         `yaml:"audit,omitempty"`
 	Metrics Metrics       `yaml:"metrics,omitempty"`
 	Traces  Traces        `yaml:"traces,omitempty"`
+	// Profiles are impairments with a name, beside the built-in ones.
+	Profiles strictyaml.Named[profile.Keys] `yaml:"profiles,omitempty"`
 	// Repair puts every fault back that somebody else changed or removed, as --repair does
 	// for one.
 	Repair bool `yaml:"repair"`

@@ -42,6 +42,7 @@ var forms = map[string]string{
 	"metrics.listen":          address,
 	"traces.otlp_endpoint":    "HOST:PORT, such as collector:4317",
 	"traces.insecure":         boolean,
+	"profiles":                "NAME: {both: IMPAIRMENT}, or {uplink: IMPAIRMENT, downlink: IMPAIRMENT}, below it, or the key left out",
 	"repair":                  boolean,
 	"keep":                    boolean,
 }
