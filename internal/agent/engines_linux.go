@@ -21,7 +21,7 @@ import (
 // features tries what the kernel can do, and says which engine auto takes.
 func features(ctx context.Context) feature.Report {
 	r := feature.Report{Kernel: release(), Features: []feature.Feature{
-		try.Netem(ctx), try.IFB(ctx), try.TCX(ctx), try.CLSBPF(ctx), try.TUN(ctx), try.TPBTF(ctx),
+		try.Netem(ctx), try.IFB(ctx), try.TCX(ctx), try.CLSBPF(ctx), try.TUN(ctx), try.TPBTF(ctx), try.Cgroup(ctx),
 	}}
 	switch {
 	case works(r, "sch_netem"):

@@ -41,6 +41,9 @@ func (a *Agent) verify(ctx context.Context, id string, o verify.Options, progres
 	defer end()
 	order := verify.Order{Fault: id, Engine: before.Fault.Engine, Options: o}
 	for _, h := range before.Places {
+		if of := h.Place.Match.Cgroups(); len(of) > 0 {
+			return verify.Result{}, fmt.Errorf("verify: at the %s the packets of cgroup %s are told by the sockets of its processes, and those of a verification are the agent's own: %w", h.Place, of[0].Path, errors.ErrUnsupported)
+		}
 		between, err := endsOf(ctx, before, h.Place)
 		if err != nil {
 			return verify.Result{}, err

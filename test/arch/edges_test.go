@@ -62,7 +62,7 @@ var allowed = map[string][]string{
 	"internal/evidence": {"internal/child", "namespaces", "probe"},
 	// The answers are plain types; what tries the kernel stands below them.
 	"internal/feature":  {"internal/fault"},
-	"internal/feature/": {"internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "namespaces", "qdisc"},
+	"internal/feature/": {"internal/cgroup", "internal/engine/", "internal/evidence", "internal/fault", "internal/feature", "internal/match", "internal/target", "namespaces", "qdisc"},
 	"internal/wire":     {"internal/profile", "internal/schedule", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "probe", "qdisc"},
 	"internal/client":   {"internal/profile", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
 	// Who may do what, the configuration that says so, and the log of who did.
