@@ -106,7 +106,7 @@ type neutralizer interface {
 // newLabs makes the lab manager. Where the kernel has sch_netem, each wire device
 // gets its neutral root before anything passes.
 func (a *Agent) newLabs() (*lab.Manager, error) {
-	cfg := lab.Config{StateDir: a.cfg.StateDir, Log: a.cfg.Log}
+	cfg := lab.Config{StateDir: a.cfg.StateDir, Log: a.cfg.Log, Engine: a.baseEngine()}
 	if e, ok := a.engines[fault.Netem].(neutralizer); ok {
 		cfg.NewDevice = e.Neutral
 	}

@@ -27,7 +27,7 @@ func (l *layout) bases() []*device {
 // impair puts the base impairments on.
 func (m *Manager) impair(ctx context.Context, l *layout) error {
 	bases := l.bases()
-	if len(bases) > 0 && m.cfg.Impair == nil {
+	if len(bases) > 0 && m.cfg.Engine == nil {
 		return fmt.Errorf("no engine for base impairments: %w", errors.ErrUnsupported)
 	}
 	return each(ctx, len(bases), func(ctx context.Context, i int) error {
@@ -35,7 +35,7 @@ func (m *Manager) impair(ctx context.Context, l *layout) error {
 		if err := locate(ctx, &p); err != nil {
 			return err
 		}
-		if err := m.cfg.Impair(ctx, p, bases[i].impairment); err != nil {
+		if err := m.cfg.Engine.Set(ctx, p, *bases[i].impairment); err != nil {
 			return fmt.Errorf("base impairment of links[%d], %s in %s: %w", bases[i].link, p.Device, p.Namespace, err)
 		}
 		failpoint.At("lab.up.impaired")
@@ -46,7 +46,7 @@ func (m *Manager) impair(ctx context.Context, l *layout) error {
 // unimpair takes the base impairments away, as far as their devices are still there: who
 // carries them must let go of the namespaces.
 func (m *Manager) unimpair(ctx context.Context, l *layout) error {
-	if m.cfg.Impair == nil {
+	if m.cfg.Engine == nil {
 		return nil
 	}
 	bases := l.bases()
@@ -55,6 +55,6 @@ func (m *Manager) unimpair(ctx context.Context, l *layout) error {
 		if err := locate(ctx, &p); err != nil {
 			return nil //nolint:nilerr // gone, or never made
 		}
-		return m.cfg.Impair(ctx, p, nil)
+		return m.cfg.Engine.Clear(ctx, p)
 	})
 }

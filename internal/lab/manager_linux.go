@@ -33,13 +33,20 @@ type Config struct {
 	// lab is made and when it is adopted, before anything passes in the first case. It
 	// must be idempotent; its error fails the lab.
 	NewDevice func(context.Context, target.Place) error
-	// Impair, when set, puts the base impairment on the egress of a device, when the lab is
-	// made and when it is adopted, or takes it away when it is nil, before the device goes. It
-	// must be idempotent. A lab that has one is refused without it, with
-	// errors.ErrUnsupported.
-	Impair func(context.Context, target.Place, *qdisc.Netem) error
+	// Engine, when set, carries base impairments: when the lab is made and when it is
+	// adopted. A lab that has one is refused without it, with errors.ErrUnsupported.
+	Engine Engine
 	// Log is slog.Default when nil.
 	Log *slog.Logger
+}
+
+// Engine carries impairments at the egress of devices of the lab's own, until they are
+// cleared or this process ends. Its methods are idempotent.
+type Engine interface {
+	Set(ctx context.Context, p target.Place, n qdisc.Netem) error
+	// Read returns what is in force; fs.ErrNotExist when the device is gone.
+	Read(ctx context.Context, p target.Place) (qdisc.Netem, error)
+	Clear(ctx context.Context, p target.Place) error
 }
 
 // Manager makes labs, keeps them and takes them away. It needs root. It is safe for
@@ -111,7 +118,7 @@ func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress fu
 	if err != nil {
 		return Info{}, err
 	}
-	if l.impaired() && m.cfg.Impair == nil {
+	if l.impaired() && m.cfg.Engine == nil {
 		return Info{}, fmt.Errorf("no engine for base impairments: %w", errors.ErrUnsupported)
 	}
 	progress = oneByOne(progress)

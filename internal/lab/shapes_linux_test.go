@@ -59,20 +59,29 @@ type impairer struct {
 	have map[string]qdisc.Netem
 }
 
-func (i *impairer) impair(_ context.Context, p target.Place, n *qdisc.Netem) error {
+func (i *impairer) Set(_ context.Context, p target.Place, n qdisc.Netem) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.have == nil {
-		i.have = map[string]qdisc.Netem{}
-	}
 	if p.Index == 0 || p.Cookie == 0 {
 		return errors.New("a place without a device")
 	}
-	if n == nil {
-		delete(i.have, p.String())
-		return nil
+	if i.have == nil {
+		i.have = map[string]qdisc.Netem{}
 	}
-	i.have[p.String()] = *n
+	i.have[p.String()] = n
+	return nil
+}
+
+func (i *impairer) Read(_ context.Context, p target.Place) (qdisc.Netem, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.have[p.String()], nil
+}
+
+func (i *impairer) Clear(_ context.Context, p target.Place) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.have, p.String())
 	return nil
 }
 
@@ -135,7 +144,7 @@ func TestCampus(t *testing.T) {
 		t.Errorf("without an engine for base impairments: %v", err)
 	}
 	var base impairer
-	m.cfg.Impair = base.impair
+	m.cfg.Engine = &base
 	var steps []string
 	info, err := m.Up(t.Context(), d, Identity{}, func(s string) { steps = append(steps, s) })
 	if err != nil {
@@ -200,7 +209,7 @@ func TestCampus(t *testing.T) {
 	_ = m.Close()
 	next := newManager(t, dir)
 	var again impairer
-	next.cfg.Impair = again.impair
+	next.cfg.Engine = &again
 	if err := next.Adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}

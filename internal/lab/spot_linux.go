@@ -161,7 +161,7 @@ func (c *configured) device(d *device) error {
 	if d.table == 0 {
 		return nil
 	}
-	for _, family := range c.families() {
+	for _, family := range c.spot.families() {
 		rule := netlink.NewRule()
 		rule.Family, rule.IifName, rule.Table, rule.Priority = family, d.name, d.table, d.table
 		if err := c.h.RuleAdd(rule); err != nil {
@@ -173,10 +173,10 @@ func (c *configured) device(d *device) error {
 }
 
 // families are those that the spot has routes of.
-func (c *configured) families() []int {
+func (s *spot) families() []int {
 	var families []int
 	four, six := false, false
-	for _, r := range c.spot.routes {
+	for _, r := range s.routes {
 		four, six = four || r.to.Addr().Is4(), six || r.to.Addr().Is6()
 	}
 	if four {
