@@ -31,13 +31,40 @@ const (
 // endTime bounds the end of a session: faults, labs and services.
 const endTime = 2 * time.Minute
 
-// ownAgent is an agent in this process.
+// ownAgent is the agent in this process.
 type ownAgent struct {
+	users       int // sessions; sessionsMu guards it
 	socket, dir string
 	stop        context.CancelFunc
 	served      chan error
 	watcher     *watcher
 	log         *log
+}
+
+// own is that agent, nil when there is none; sessionsMu guards it.
+var own *ownAgent
+
+// useOwn is the agent in this process for one more session, which has to leave it. The caller
+// holds sessionsMu.
+func useOwn(ctx context.Context) (*ownAgent, error) {
+	if own == nil {
+		o, err := startOwn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		own = o
+	}
+	own.users++
+	return own, nil
+}
+
+// leave stops the agent with its last session. The caller holds sessionsMu.
+func (o *ownAgent) leave(ctx context.Context) error {
+	if o.users--; o.users > 0 {
+		return nil
+	}
+	own = nil
+	return o.close(ctx)
 }
 
 // startOwn makes this process an agent. What dead test processes left is cleared before.

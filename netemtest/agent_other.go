@@ -17,11 +17,11 @@ type ownAgent struct {
 	log    *log
 }
 
-func startOwn(context.Context) (*ownAgent, error) {
+func useOwn(context.Context) (*ownAgent, error) {
 	return nil, fmt.Errorf("faults need Linux, or the socket of an agent on it: %w", errors.ErrUnsupported)
 }
 
-func (*ownAgent) close(context.Context) error { return nil }
+func (*ownAgent) leave(context.Context) error { return nil }
 
 func (*ownAgent) prepare() {}
 

@@ -1,22 +1,29 @@
 package netemtest
 
-// CloseSession ends the session that the tests use, if there is one.
-func CloseSession() error {
-	currentMu.Lock()
-	s := current
-	currentMu.Unlock()
-	if s == nil {
-		return nil
+import "errors"
+
+// CloseSessions ends all sessions that there are.
+func CloseSessions() error {
+	var errs []error
+	for {
+		sessionsMu.Lock()
+		n := len(sessions)
+		if n == 0 {
+			sessionsMu.Unlock()
+			return errors.Join(errs...)
+		}
+		s := sessions[n-1]
+		sessionsMu.Unlock()
+		errs = append(errs, s.Close())
 	}
-	return s.Close()
 }
 
 // WatcherPID is the process that watches over this one's agent, 0 without.
 func WatcherPID() int {
-	currentMu.Lock()
-	defer currentMu.Unlock()
-	if current == nil || current.agent == nil {
+	sessionsMu.Lock()
+	defer sessionsMu.Unlock()
+	if own == nil {
 		return 0
 	}
-	return current.agent.watcher.process.PID
+	return own.watcher.process.PID
 }

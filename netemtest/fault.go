@@ -42,7 +42,7 @@ func Inject(t testing.TB, spec Spec) *Fault {
 		t.Fatalf("netemtest: %v", err)
 	}
 	f := &Fault{t: t, scope: c}
-	waiting := false
+	waiting := ""
 	c.aim(spec.targetName())
 	making, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -54,12 +54,15 @@ func Inject(t testing.TB, spec Spec) *Fault {
 		if id, ok := c.mine(words); ok {
 			stop(fmt.Errorf("%w of the test with its own fault %s, which sets the same thing: Change that one, or Clear it before: %s", fault.ErrConflict, id, words))
 		}
-		if !waiting {
+		if waiting == "" {
 			c.lines.add("waits for another fault's end: %s", words)
 		}
-		waiting = true
+		waiting = words
 	})
 	if err != nil {
+		if waiting != "" && ctx.Err() != nil {
+			err = fmt.Errorf("%w: waited for: %s", err, waiting)
+		}
 		refuse(t, err)
 	}
 	first := f.held.holding.Fault

@@ -1,6 +1,7 @@
 package netemtest_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -15,6 +16,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimEnv) != "" {
 		os.Exit(m.Run()) // as without a TestMain
 	}
+	if os.Geteuid() != 0 && os.Getenv("NETEMD_TEST_ROOT") == "" {
+		flag.Parse()
+		_ = flag.Set("test.skip", "^Example") // an example cannot skip itself
+	}
 	os.Exit(testenv.Run(closing{m}))
 }
 
@@ -22,8 +27,8 @@ type closing struct{ m *testing.M }
 
 func (c closing) Run() int {
 	code := c.m.Run()
-	if err := netemtest.CloseSession(); err != nil {
-		fmt.Fprintln(os.Stderr, "the session's end:", err)
+	if err := netemtest.CloseSessions(); err != nil {
+		fmt.Fprintln(os.Stderr, "the sessions' end:", err)
 		code = max(code, 1)
 	}
 	return code

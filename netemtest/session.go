@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,12 +25,12 @@ type Config struct {
 }
 
 // Session is a connection to an agent, and what was made by it. It is what the functions with
-// a testing.TB stand on, for TestMain and for programs that are no tests. It is safe for
+// a testing.TB stand on, for TestMain, examples and programs that are no tests. It is safe for
 // concurrent use.
 type Session struct {
 	client *client.Client
 	agent  *ownAgent // nil where another process is the agent
-	// tag is part of the names of this session's labs, so that no two processes meet.
+	// tag is part of the names of this session's labs, so that no two meet.
 	tag string
 
 	mu     sync.Mutex
@@ -39,69 +40,73 @@ type Session struct {
 	closed bool
 }
 
-// The session that all tests of this process use: the one that Start made, or one that the
-// first test made and that lives as long as the process.
+// The sessions of this process, the newest last: that one is what tests use. The first test
+// makes one that lives as long as the process, if there is none.
 var (
-	current   *Session
-	currentMu sync.Mutex
+	sessions   []*Session
+	sessionsMu sync.Mutex
 )
 
 // Start connects to an agent, or makes this process one, and has all tests of this process use
-// it until Close. It is for TestMain; a test needs none. The error matches errors.ErrUnsupported
-// where this machine cannot do it, and fs.ErrPermission without root.
+// it until Close. It is for TestMain, which may bring labs up that all tests share, and for
+// examples; a test needs none. The error matches errors.ErrUnsupported where this machine cannot
+// do it, and fs.ErrPermission without root.
 func Start(ctx context.Context, c Config) (*Session, error) {
-	currentMu.Lock()
-	defer currentMu.Unlock()
-	if current != nil {
-		return nil, errors.New("netemtest start: this process has a session already; close it first")
-	}
+	sessionsMu.Lock()
+	defer sessionsMu.Unlock()
 	s, err := open(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("netemtest start: %w", err)
 	}
-	current = s
 	return s, nil
 }
 
 // session is the one that tests use.
 func session(ctx context.Context) (*Session, error) {
-	currentMu.Lock()
-	defer currentMu.Unlock()
-	if current != nil {
-		return current, nil
+	sessionsMu.Lock()
+	defer sessionsMu.Unlock()
+	if n := len(sessions); n > 0 {
+		return sessions[n-1], nil
 	}
-	s, err := open(ctx, Config{})
-	if err == nil {
-		current = s
-	}
-	return s, err
+	return open(ctx, Config{})
 }
 
+// open makes a session. The caller holds the lock.
 func open(ctx context.Context, c Config) (*Session, error) {
-	s := &Session{tag: strings.ToLower(rand.Text()[:4]), faults: map[*Injection]bool{}}
+	s := &Session{tag: strings.ToLower(rand.Text()[:tagLength]), faults: map[*Injection]bool{}}
+	if err := s.connect(ctx, c); err != nil {
+		return nil, err
+	}
+	sessions = append(sessions, s)
+	return s, nil
+}
+
+// tagLength has a million tags: two sessions at a time have the same one rarely enough, and
+// then a lab that is there already is refused.
+const tagLength = 4
+
+func (s *Session) connect(ctx context.Context, c Config) error {
 	at := client.Endpoint{Socket: c.Socket}
-	asked := at.Socket != ""
-	if !asked && !c.Own {
+	if at.Socket == "" && !c.Own {
 		at.Socket = os.Getenv("NETEMD_SOCKET")
-		asked = at.Socket != ""
 	}
 	var err error
 	if !c.Own {
 		s.client, err = client.Open(at)
-		if err == nil || asked || !errors.Is(err, client.ErrUnreachable) {
-			return s, err
+		if err == nil || at.Socket != "" || !errors.Is(err, client.ErrUnreachable) {
+			return err
 		}
 	}
-	if s.agent, err = startOwn(ctx); err != nil {
-		return nil, err
+	if s.agent, err = useOwn(ctx); err != nil {
+		return err
 	}
 	if s.client, err = client.Open(client.Endpoint{Socket: s.agent.socket}); err != nil {
-		return nil, errors.Join(err, s.agent.close(ctx))
+		return errors.Join(err, s.agent.leave(ctx))
 	}
 	if err := s.able(ctx); err != nil {
-		return nil, errors.Join(err, s.client.Close(), s.agent.close(ctx))
+		return errors.Join(err, s.client.Close(), s.agent.leave(ctx))
 	}
-	return s, nil
+	return nil
 }
 
 // able is an error where the kernel can carry no packet fault, with what trying it gave.
@@ -114,13 +119,11 @@ func (s *Session) able(ctx context.Context) error {
 }
 
 // Close ends the session's faults, takes its labs down, and stops the agent if it is this
-// process. It goes on after an error and returns them all. A second Close does nothing.
+// process and no other session uses it. It goes on after an error and returns them all. A second Close does nothing.
 func (s *Session) Close() error {
-	currentMu.Lock()
-	if current == s {
-		current = nil
-	}
-	currentMu.Unlock()
+	sessionsMu.Lock()
+	defer sessionsMu.Unlock()
+	sessions = slices.DeleteFunc(sessions, func(o *Session) bool { return o == s })
 	s.mu.Lock()
 	closed := s.closed
 	s.closed = true
@@ -141,7 +144,7 @@ func (s *Session) Close() error {
 	}
 	errs = append(errs, s.client.Close())
 	if s.agent != nil {
-		errs = append(errs, s.agent.close(ctx))
+		errs = append(errs, s.agent.leave(ctx))
 	}
 	return errors.Join(errs...)
 }
