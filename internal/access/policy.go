@@ -161,19 +161,19 @@ func (r Rule) covers(v Verb, target string) bool {
 	})
 }
 
-// matches keeps devices and names apart: a pattern of names is about names. Of a device's
+// matches keeps kinds and names apart: a pattern of names is about names. Of a device's
 // pattern each side of the '@' is matched by itself, and without one it is about the agent's
-// own namespace; "*" there is every namespace, the own among them.
+// own namespace; "*" there is every namespace with a name, the own among them.
 func matches(pattern, target string) bool {
 	if target == Unknown {
 		return false
 	}
-	name, isDevice := strings.CutPrefix(target, Device)
-	glob, wantsDevice := strings.CutPrefix(pattern, Device)
-	if isDevice != wantsDevice {
+	kind, name := cutKind(target)
+	wanted, glob := cutKind(pattern)
+	if kind != wanted {
 		return false
 	}
-	if !isDevice {
+	if !slices.Contains(inNamespace, kind) {
 		return match(glob, name)
 	}
 	device, namespace, _ := strings.Cut(name, "@") // no device has one in its name

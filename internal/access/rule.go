@@ -45,6 +45,25 @@ const Anything = "*"
 // own: "dev:v*" is about the agent's own namespace alone, "dev:*@*" about all of all.
 const Device = "dev:"
 
+// kinds begin targets of rules that are no names but what a target stands for, as in
+// "container:web": of container, pid, cgroup and unit one pattern follows, of the others one on
+// each side of an '@', as for a Device. A namespace that has no name is a path there, which
+// "*" does not cover: "dev:*@/proc/*/ns/net" does.
+var kinds = []string{Device, "container:", "pid:", "netns:", "host:", "cgroup:", "unit:", "address_in:"}
+
+// inNamespace are those with an '@' and a namespace behind them.
+var inNamespace = []string{Device, "host:", "address_in:"}
+
+// cutKind splits a target, or a pattern of them; the kind of a name is empty.
+func cutKind(s string) (kind, rest string) {
+	for _, k := range kinds {
+		if rest, ok := strings.CutPrefix(s, k); ok {
+			return k, rest
+		}
+	}
+	return "", s
+}
+
 // Unknown is the target of a call of which nobody can say any more what it is about, as of
 // a fault that has ended: only "*" covers it.
 const Unknown = "what is no longer known"
@@ -70,7 +89,7 @@ type Rule struct {
 	Certificates []string `yaml:"certificates,omitempty"`
 	Verbs        []Verb   `yaml:"verbs"`
 	// Targets are patterns as of path.Match over target names (and, for the verb lab, lab
-	// names), with Device before them over devices, as is said there; "*" is everything. They
+	// names), with Device or another kind before them over devices, containers and so on; "*" is everything. They
 	// may be left out where no verb acts on one: list and watch show everything.
 	Targets []string `yaml:"targets,omitempty"`
 }
@@ -123,7 +142,7 @@ func Validate(rules []Rule) error {
 		}
 		for _, t := range r.Targets {
 			if !isPattern(t) {
-				refuse(at+".targets", t, `a pattern of names, such as "pg*", "dev:NAME", "dev:NAME@NAMESPACE" or "*"`)
+				refuse(at+".targets", t, `a pattern of names, such as "pg*", "dev:NAME", "dev:NAME@NAMESPACE", "container:NAME" or another kind, or "*"`)
 			}
 		}
 	}
@@ -133,9 +152,10 @@ func Validate(rules []Rule) error {
 // isPattern reports whether t can match anything; a device has a name, and a namespace has
 // one where there is an '@'.
 func isPattern(t string) bool {
-	names := []string{t}
-	if device, ok := strings.CutPrefix(t, Device); ok {
-		names = strings.SplitN(device, "@", 2)
+	kind, rest := cutKind(t)
+	names := []string{rest}
+	if slices.Contains(inNamespace, kind) {
+		names = strings.SplitN(rest, "@", 2)
 	}
 	return !slices.ContainsFunc(names, func(n string) bool {
 		_, err := path.Match(n, "")

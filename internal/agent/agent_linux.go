@@ -83,20 +83,22 @@ func (c Config) normalize() (Config, error) {
 
 // Agent is one netemd.
 type Agent struct {
-	cfg       Config
-	lock      *os.File
-	features  feature.Report
-	engines   map[fault.Engine]lease.Engine
-	labs      *lab.Manager
-	leases    *lease.Manager
-	offloads  *offload.Keeper
-	journal   *journal.Journal
-	telemetry *telemetry.Telemetry
-	audit     *audit.Log // of what was done; refused of what was not
-	refused   *audit.Log
-	refusals  *audit.Refusals
-	policy    *access.Policy
-	tls       *tlsDoor
+	cfg      Config
+	lock     *os.File
+	features feature.Report
+	engines  map[fault.Engine]lease.Engine
+	labs     *lab.Manager
+	leases   *lease.Manager
+	offloads *offload.Keeper
+	// definitions are the targets that are no lab's.
+	definitions *definitions
+	journal     *journal.Journal
+	telemetry   *telemetry.Telemetry
+	audit       *audit.Log // of what was done; refused of what was not
+	refused     *audit.Log
+	refusals    *audit.Refusals
+	policy      *access.Policy
+	tls         *tlsDoor
 	// verifying are the verifications in progress, probing the probes, and followers the
 	// streams that wait for what comes.
 	verifying verifications
@@ -180,6 +182,7 @@ func (a *Agent) inherit(ctx context.Context) (journal.Last, error) {
 		return journal.Last{}, err
 	}
 	a.offloads = newOffloads(a.cfg)
+	a.definitions = openDefinitions(a.cfg.StateDir, a.cfg.Settings.Definitions(), a.cfg.Log)
 	last, err := a.openJournal()
 	if err != nil {
 		return last, err

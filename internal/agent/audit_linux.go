@@ -149,5 +149,5 @@ func aimOfFault(s fault.Spec) string {
 	if s.Selector != nil {
 		return access.Device + s.Selector.Name()
 	}
-	return s.Target
+	return aimOfText(s.Target)
 }

@@ -11,6 +11,7 @@ import (
 	"netemd/internal/access"
 	"netemd/internal/fault"
 	"netemd/internal/target"
+	"netemd/internal/wire"
 )
 
 // api begins the methods that rules are about; the others are gRPC's own services.
@@ -44,6 +45,9 @@ var changes = map[access.Verb]bool{
 func (a *Agent) authorize(c *call, req proto.Message) error {
 	if all, ok := req.(*netemv1.ApplyAllRequest); ok {
 		return a.authorizeAll(c, all)
+	}
+	if add, ok := req.(*netemv1.AddTargetRequest); ok {
+		return a.authorizeAdd(c, add)
 	}
 	c.target, c.faults = a.aimOf(c, req)
 	switch {
@@ -79,6 +83,25 @@ func (a *Agent) authorizeAll(c *call, req *netemv1.ApplyAllRequest) error {
 	return refused
 }
 
+// authorizeAdd is authorize for a name that is given: to whoever may do it with the name, and
+// with what it is to stand for. Others, who may use the name, could reach it otherwise.
+func (a *Agent) authorizeAdd(c *call, req *netemv1.AddTargetRequest) error {
+	d, err := wire.DefinitionOf(req.GetDefinition())
+	if err == nil {
+		err = d.Validate()
+	}
+	if err != nil {
+		return err
+	}
+	c.target = d.Name + " = " + d.String()
+	for _, aim := range []string{d.Name, d.Aim()} {
+		if err := a.policy.Allow(c.peer.access(), c.verb, aim); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // aimOf is what a request is aimed at, as rules name it, and the faults that it names.
 // Both are empty where it is about none, or about all; the handlers look at each then.
 func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) {
@@ -102,8 +125,6 @@ func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) 
 		return a.aimKey(r.GetTarget()), nil
 	case *netemv1.LabUpRequest:
 		return cmp.Or(r.GetAs(), r.GetName()), nil // labfile.Request holds a text to its name
-	case *netemv1.AddTargetRequest:
-		return r.GetTarget().GetName(), nil
 	case interface{ GetId() string }: // Change, Renew, Get, Verify, Packets
 		return a.faultAim(c, r.GetId()), []string{r.GetId()}
 	case interface{ GetName() string }: // of a target or a lab
@@ -123,9 +144,22 @@ func (a *Agent) specAim(s *netemv1.FaultSpec) string {
 func (a *Agent) aimKey(name string) string {
 	key, err := a.targetKey(context.Background(), name)
 	if err != nil {
-		return name
+		return aimOfText(name)
 	}
-	return key
+	return aimOfText(key)
+}
+
+// aimOfText is what a target's key is in words of rules: a name, or what an inline one stands
+// for.
+func aimOfText(key string) string {
+	if !target.Inline(key) {
+		return key
+	}
+	d, err := target.Parse(key)
+	if err != nil {
+		return access.Unknown // the handler says what is wrong with it
+	}
+	return d.Aim()
 }
 
 // faultAim is what a fault is aimed at that is held, or of which something is still kept;

@@ -54,10 +54,14 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 	for _, name := range labs.Recorded() {
 		removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
 	}
+	defined := openDefinitions(cfg.StateDir, nil, cfg.Log)
+	for _, o := range defined.all() {
+		removed = append(removed, fmt.Sprintf("target %s, %s", o.definition.Name, o.definition))
+	}
 	if st, err := os.Lstat(cfg.Socket); err == nil && st.Mode().Type() == os.ModeSocket {
 		removed = append(removed, "socket "+cfg.Socket)
 	}
-	errs := []error{unread, labs.Cleanup(ctx), labs.Close()}
+	errs := []error{unread, labs.Cleanup(ctx), labs.Close(), defined.forget()}
 	swept, err := sweep(ctx, cfg.StateDir, newOffloads(cfg), last.Open)
 	errs = append(errs, err, removeSocket(cfg.Socket), forget(j, errors.Join(append(errs, err)...)), removeStateDir(cfg, lock))
 	return append(removed, swept...), errors.Join(errs...)

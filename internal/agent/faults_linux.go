@@ -98,12 +98,16 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 	if err != nil {
 		return nil, err
 	}
+	// One that has vanished can still have faults, which are lost.
 	if sel.Target != "" {
-		if _, err := s.a.resolve(ctx, sel.Target); err != nil {
+		name := sel.Target
+		if sel.Target, err = s.a.targetKey(ctx, name); err != nil {
 			return nil, err
 		}
-		if sel.Target, err = s.a.targetKey(ctx, sel.Target); err != nil {
-			return nil, err
+		if len(s.a.leases.Named(sel)) == 0 {
+			if _, err := s.a.resolve(ctx, name); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := checkDevice(r.GetDevice()); err != nil {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"netemd/internal/lab"
 	"netemd/internal/target"
@@ -13,6 +14,12 @@ import (
 // name changes neither. A name that no lab has is its own key; one that several have is
 // lab.ErrAmbiguous.
 func (a *Agent) targetKey(ctx context.Context, name string) (string, error) {
+	if target.Inline(name) {
+		return canonical(name), nil
+	}
+	if _, _, ok := a.definitions.find(name); ok {
+		return name, nil
+	}
 	ts, err := a.labs.Targets(ctx)
 	if err != nil {
 		return "", err
@@ -20,6 +27,9 @@ func (a *Agent) targetKey(ctx context.Context, name string) (string, error) {
 	t, err := lab.FindTarget(ts, name)
 	switch {
 	case err == nil:
+		if d, origin, taken := a.definitions.find(t.Key()); taken {
+			return "", fmt.Errorf("%w %q: the name %s of lab %s's target is that of %s, too (%s)", lab.ErrAmbiguous, name, t.Key(), t.Lab, d, origin)
+		}
 		return t.Key(), nil
 	case errors.Is(err, target.ErrUnknown):
 		return name, nil

@@ -46,7 +46,8 @@ func takeBack() error {
 // nameAgain gives a name to each namespace that the journal names places in and that has
 // lost its own, as after 'ip netns delete' while a process is in it: who sweeps goes by
 // names. The names end with done; in a text, before puts those that were lost in their place.
-// What no process is in any more is gone, and its devices with it.
+// What no process is in any more is gone, and its devices with it. One that is known by a path
+// and still stands needs no other name: its path is among the names.
 func nameAgain(open []journal.Entry) (names []string, before *strings.Replacer, done func() error) {
 	var paths, lost []string
 	done = func() error {
@@ -59,10 +60,16 @@ func nameAgain(open []journal.Entry) (names []string, before *strings.Replacer, 
 	seen := map[uint64]bool{}
 	for _, e := range open {
 		for _, p := range e.Places {
-			if !e.SameBoot || p.Cookie == 0 || seen[p.Cookie] || cookieOf(p.Namespace) == p.Cookie {
+			if !e.SameBoot || p.Cookie == 0 || seen[p.Cookie] {
 				continue
 			}
 			seen[p.Cookie] = true
+			if cookieOf(p.Namespace) == p.Cookie {
+				if strings.HasPrefix(p.Namespace, "/") {
+					names = append(names, p.Namespace)
+				}
+				continue
+			}
 			name := fmt.Sprintf("%s%d-%d", lent, os.Getpid(), p.Cookie)
 			if lendName(p, name) {
 				paths, names = append(paths, filepath.Join(namespaces.Dir, name)), append(names, name)

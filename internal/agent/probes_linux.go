@@ -47,9 +47,13 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report
 	if err := r.Validate(); err != nil {
 		return probe.Result{}, err
 	}
+	r.Target = canonical(r.Target)
 	t, err := a.resolve(ctx, r.Target)
 	if err != nil {
 		return probe.Result{}, err
+	}
+	if !t.Address.IsValid() {
+		return probe.Result{}, fmt.Errorf("probe: target %s says no one address and port that a client could connect to: %w", t.Name, errors.ErrUnsupported)
 	}
 	done, err := a.probing.begin(who, a.cfg.Settings.Limits.ProbesPerOwner)
 	if err != nil {

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -22,7 +21,7 @@ type targetsServer struct {
 }
 
 func (s targetsServer) List(ctx context.Context, _ *netemv1.ListTargetsRequest) (*netemv1.ListTargetsResponse, error) {
-	ts, err := s.a.labs.Targets(ctx)
+	ts, err := s.a.targets(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -38,15 +37,28 @@ func (s targetsServer) Resolve(ctx context.Context, r *netemv1.ResolveTargetRequ
 	if err != nil {
 		return nil, err
 	}
+	t.Engines = s.a.enginePlacements(t)
 	return wire.Target(t), nil
 }
 
-func (targetsServer) Add(context.Context, *netemv1.AddTargetRequest) (*netemv1.Target, error) {
-	return nil, fmt.Errorf("target add: targets come from labs in this version: %w", errors.ErrUnsupported)
+func (s targetsServer) Add(ctx context.Context, r *netemv1.AddTargetRequest) (*netemv1.Target, error) {
+	d, err := wire.DefinitionOf(r.GetDefinition())
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.a.addTarget(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Target(t), nil
 }
 
-func (targetsServer) Remove(context.Context, *netemv1.RemoveTargetRequest) (*netemv1.RemoveTargetResponse, error) {
-	return nil, fmt.Errorf("target remove: targets come from labs in this version; take the lab down: %w", errors.ErrUnsupported)
+func (s targetsServer) Remove(ctx context.Context, r *netemv1.RemoveTargetRequest) (*netemv1.RemoveTargetResponse, error) {
+	cleared, err := s.a.removeTarget(ctx, r.GetName(), r.GetForce())
+	if err != nil {
+		return nil, err
+	}
+	return &netemv1.RemoveTargetResponse{Cleared: wire.Faults(cleared)}, nil
 }
 
 type labsServer struct {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
 	"netemd/internal/fault"
 	"netemd/internal/lab"
 	"netemd/internal/lab/labfile"
+	"netemd/internal/location"
 	"netemd/internal/target"
 )
 
@@ -19,6 +21,9 @@ import (
 func (a *Agent) resolveSpec(ctx context.Context, s fault.Spec) (target.Target, error) {
 	if s.Selector != nil {
 		return target.Resolve(ctx, *s.Selector, lookup)
+	}
+	if _, _, ok := a.definitions.find(s.Target); ok || target.Inline(s.Target) {
+		return a.resolve(ctx, s.Target)
 	}
 	ts, err := a.labs.Targets(ctx)
 	if err != nil {
@@ -44,22 +49,49 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// resolve finds a target that exists now.
-func (a *Agent) resolve(ctx context.Context, name string) (target.Target, error) {
+// resolve finds a target that exists now, by its name or its inline form. A name is looked
+// for in the configuration, among those that were added, and in the labs, in this order.
+func (a *Agent) resolve(ctx context.Context, text string) (target.Target, error) {
+	if target.Inline(text) {
+		d, err := target.Parse(text)
+		if err != nil {
+			return target.Target{}, err
+		}
+		return a.locate(ctx, d, target.OriginInline)
+	}
+	if d, origin, ok := a.definitions.find(text); ok {
+		return a.locate(ctx, d, origin)
+	}
+	return a.labTarget(ctx, text)
+}
+
+// locate finds where a definition is now.
+func (a *Agent) locate(ctx context.Context, d target.Definition, origin target.Origin) (target.Target, error) {
+	t, err := location.Finder{Lookup: lookup, Avoid: a.avoid}.Find(ctx, d)
+	if err != nil && d.Name != "" {
+		err = fmt.Errorf("target %s (%s): %w", d.Name, d, err)
+	}
+	t.Origin = origin
+	return t, err
+}
+
+// labTarget finds a target of a lab.
+func (a *Agent) labTarget(ctx context.Context, name string) (target.Target, error) {
 	ts, err := a.labs.Targets(ctx)
 	if err != nil {
 		return target.Target{}, err
 	}
 	t, err := lab.FindTarget(ts, name)
 	if errors.Is(err, target.ErrUnknown) {
-		err = unknownTarget(name, ts)
+		err = a.unknownTarget(name, ts)
 	}
+	t.Origin = target.OriginLab
 	return t, err
 }
 
 // unknownTarget names the targets that there are, or the lab that would bring the
 // one asked for.
-func unknownTarget(name string, known []target.Target) error {
+func (a *Agent) unknownTarget(name string, ofLabs []target.Target) error {
 	for _, d := range labfile.Builtins() {
 		for _, t := range d.Targets {
 			if t.Name == name {
@@ -67,13 +99,59 @@ func unknownTarget(name string, known []target.Target) error {
 			}
 		}
 	}
-	if len(known) == 0 {
-		first := labfile.Builtins()[0].Name
-		return fault.WithHint(fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, first), "netemctl lab up "+first)
+	names := a.definitions.names()
+	for _, t := range ofLabs {
+		names = append(names, t.Name)
 	}
-	names := make([]string, len(known))
-	for i, t := range known {
-		names[i] = t.Name
+	if len(names) == 0 {
+		first := labfile.Builtins()[0].Name
+		return fault.WithHint(fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, first),
+			"netemctl lab up "+first+"; or aim at what runs here: --target container:NAME, pid:N, host:NAME, ...")
 	}
 	return fmt.Errorf("%w %q: known: %s", target.ErrUnknown, name, strings.Join(names, ", "))
+}
+
+// targets are all that have a name, by their origins. One that is nowhere now says why.
+func (a *Agent) targets(ctx context.Context) ([]target.Target, error) {
+	var all []target.Target
+	defined := a.definitions.all()
+	for _, o := range defined {
+		t, err := a.locate(ctx, o.definition, o.origin)
+		if err != nil {
+			t = target.Target{Name: o.definition.Name, Definition: o.definition, Origin: o.origin, Missing: oneLine(err)}
+		}
+		all = append(all, t)
+	}
+	ofLabs, err := a.labs.Targets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range ofLabs {
+		t.Origin = target.OriginLab
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// avoid says why a device of the agent's own namespace is not taken unless it is named: a
+// fault there could lock out whoever has to clear it.
+func (a *Agent) avoid(index int) (string, error) {
+	switch carries, err := carriesDefaultRoute(index); {
+	case err != nil:
+		return "", err
+	case carries:
+		return "carries the default route", nil
+	}
+	own := a.controls()
+	if ssh, err := parseSSH(sessionOf(os.Getpid())); err == nil && ssh != (Connection{}) {
+		own = append(own, ssh)
+	}
+	for _, c := range own {
+		if passes(index, c) {
+			return fmt.Sprintf("may carry a connection by which the agent is controlled (%s)", c), nil
+		}
+	}
+	return "", nil
 }

@@ -266,6 +266,29 @@ func (c *Client) Resolve(ctx context.Context, name string) (target.Target, error
 	return wire.TargetOf(m), nil
 }
 
+// AddTarget gives what d says its name, and returns where it is now.
+func (c *Client) AddTarget(ctx context.Context, d target.Definition) (target.Target, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	m, err := c.targets.Add(ctx, &netemv1.AddTargetRequest{Definition: wire.Definition(d)})
+	if err != nil {
+		return target.Target{}, c.err(err)
+	}
+	return wire.TargetOf(m), nil
+}
+
+// RemoveTarget takes a name away that AddTarget gave, and returns the faults that force
+// cleared for it.
+func (c *Client) RemoveTarget(ctx context.Context, name string, force bool) ([]fault.Fault, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	m, err := c.targets.Remove(ctx, &netemv1.RemoveTargetRequest{Name: name, Force: force})
+	if err != nil {
+		return nil, c.err(err)
+	}
+	return wire.FaultsOf(m.GetCleared())
+}
+
 // LabUp makes a lab and tells each step. Making one that is up with the same definition
 // changes nothing; with another one the error is lab.ErrConflict.
 func (c *Client) LabUp(ctx context.Context, r labfile.Request, progress func(step string)) (lab.Info, error) {

@@ -25,10 +25,12 @@ type Config struct {
 	TTL      TTL    `yaml:"ttl"`
 	Limits   Limits `yaml:"limits"`
 	// Allow are the rules of who may do what; none: root and the socket's group may do all.
-	Allow   []access.Rule `yaml:"allow,omitempty"`
-	Audit   Audit         `yaml:"audit,omitempty"`
-	Metrics Metrics       `yaml:"metrics,omitempty"`
-	Traces  Traces        `yaml:"traces,omitempty"`
+	Allow []access.Rule `yaml:"allow,omitempty"`
+	// Targets are names for what runs on this host, by which faults are aimed at it.
+	Targets strictyaml.Named[Target] `yaml:"targets,omitempty"`
+	Audit   Audit                    `yaml:"audit,omitempty"`
+	Metrics Metrics                  `yaml:"metrics,omitempty"`
+	Traces  Traces                   `yaml:"traces,omitempty"`
 	// Profiles are impairments with a name, beside the built-in ones.
 	Profiles strictyaml.Named[profile.Keys] `yaml:"profiles,omitempty"`
 	// Repair puts every fault back that somebody else changed or removed, as --repair does

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"netemd/internal/strictyaml"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -50,6 +53,18 @@ var badFor = map[string][]string{
 	"allow[].certificates":    {"x", `[""]`},
 	"allow[].verbs":           {"list", "[fly]", "[5]"},
 	"allow[].targets":         {"x", `["["]`, `["dev:"]`},
+	"targets":                 {"x", "5"},
+	"targets.web":             {"x", "5"},
+	"targets.web.container":   {"a b", "-x"},
+	"targets.web.pid":         {"-1", "x", "1.5", "010"},
+	"targets.web.host":        {"0.0.0.0", "10.0.0.0/8", "fe80::1%eth0", "a b"},
+	"targets.web.cgroup":      {"a", "/", "/a/../b"},
+	"targets.web.unit":        {"a/b"},
+	"targets.web.address_in":  {"x", "10.0.0.1", "10.0.0.1/8"},
+	"targets.web.device":      {"a/b", "v0@blue"},
+	"targets.web.netns":       {"../x", "pid:x", "/proc/self/ns/net"},
+	"targets.web.protocol":    {"x", "256", "0"},
+	"targets.web.port":        {"0", "70000", "x", "80-10", "1.5"},
 	"audit.path":              {"audit.jsonl"},
 	"audit.max_megabytes":     {"0", "1001", "10MB", "1.5"},
 	"audit.keep":              {"-1", "101", "1.5"},
@@ -65,6 +80,17 @@ var badFor = map[string][]string{
 // the key.
 func around(key, value string) (text string, line, column int) {
 	section, rest, below := strings.Cut(key, ".")
+	if name, key, ok := strings.Cut(rest, "."); section == "targets" && below {
+		if !ok {
+			return "targets:\n  " + name + ": " + value, 2, 3
+		}
+		lines := []string{"targets:", "  " + name + ":"}
+		if key == "protocol" || key == "port" {
+			lines = append(lines, "    container: web")
+		}
+		lines = append(lines, "    "+key+": "+value)
+		return strings.Join(lines, "\n"), len(lines), 5
+	}
 	switch {
 	case !below && section != "allow[]":
 		return "# x\n" + key + ": " + value, 2, 1
@@ -93,10 +119,16 @@ func every(t reflect.Type, parent string, f func(key string, t reflect.Type)) {
 	for field := range t.Fields() {
 		key, ft := fieldKey(parent, field), field.Type
 		f(key, ft)
-		if strings.HasPrefix(ft.Name(), "Named[") { // its names are the user's; its values have tests of their own
+		if ft == reflect.TypeFor[strictyaml.Named[Target]]() {
+			key, ft = key+".web", reflect.TypeFor[Target]()
+			f(key, ft)
+		} else if strings.HasPrefix(ft.Name(), "Named[") { // its names are the user's; its values have tests of their own
 			continue
 		}
-		if ft.Kind() == reflect.Slice && ft.Elem().Kind() == reflect.Struct {
+		if _, text := reflect.New(ft).Interface().(encoding.TextUnmarshaler); text {
+			continue
+		}
+		if ft.Kind() == reflect.Slice && !strings.HasPrefix(key, "targets.") && ft.Elem().Kind() == reflect.Struct {
 			key, ft = key+"[]", ft.Elem()
 		}
 		if ft.Kind() == reflect.Struct {
@@ -116,11 +148,15 @@ func TestEveryKey(t *testing.T) {
 	var got strings.Builder
 	every(reflect.TypeFor[Config](), "", func(key string, typ reflect.Type) {
 		values := append(badFor[key], bad...)
-		if typ.Kind() != reflect.Struct && (forms[key] == "" || len(badFor[key]) == 0) {
+		inTargets := strings.HasPrefix(key, "targets.") // the forms of which stand beside the fields
+		if typ.Kind() != reflect.Struct && (!inTargets && forms[key] == "" || len(badFor[key]) == 0) {
 			t.Errorf("%s: no form or no bad value", key)
 		}
 		for _, value := range values {
-			if typ.Kind() == reflect.Slice && value == "[x]" && key != "allow[].verbs" && key != "allow" {
+			if key == "targets" && value == "{x: y}" {
+				continue // that is wrong with x
+			}
+			if typ.Kind() == reflect.Slice && !inTargets && key != "targets" && value == "[x]" && key != "allow[].verbs" && key != "allow" {
 				continue // a list of names
 			}
 			text, line, column := around(key, value)

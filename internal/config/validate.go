@@ -64,6 +64,7 @@ func (c Config) mistakes() []*Mistake {
 	v.limits(c.Limits)
 	rules, _ := strictyaml.Of(access.Validate(c.Allow))
 	v.mistakes = append(v.mistakes, rules...)
+	v.targets(c.Targets)
 	v.profiles(c.Profiles)
 	v.path("audit.path", c.Audit.Path, maxPath, false)
 	v.count("audit.max_megabytes", c.Audit.MaxMegabytes, 1, maxMegabytes)

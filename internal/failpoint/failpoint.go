@@ -52,6 +52,9 @@ var names = []string{
 	"netem.ifb.made", "netem.ifb.alias", "netem.ifb.root", "netem.ifb.up", "netem.ifb.gone", "netem.remains.gone",
 	"netem.clsact.recorded", "netem.clsact.added", "netem.clsact.handed", "netem.clsact.gone", "netem.filter.set", "netem.filter.gone",
 
+	// A target that is added or removed.
+	"target.written", "target.recorded",
+
 	// A lab.
 	"lab.up.recorded", "lab.up.marked", "lab.up.sysctls", "lab.up.bridge", "lab.up.namespace", "lab.up.veth", "lab.up.link",
 	"lab.up.address", "lab.up.rule", "lab.up.route", "lab.up.node", "lab.up.impaired",

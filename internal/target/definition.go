@@ -45,34 +45,34 @@ const (
 // and those from it as source.
 type Definition struct {
 	// Name is what it is called by; empty for an inline one. The key of it in a file.
-	Name string `yaml:"-" json:"name,omitempty"`
+	Name string `json:"name,omitempty"`
 	// Container is a container's name, its id or the beginning of that.
-	Container string `yaml:"container,omitempty" json:"container,omitempty"`
+	Container string `json:"container,omitempty"`
 	// PID is a process in a network namespace other than the agent's.
-	PID int `yaml:"pid,omitempty" json:"pid,omitempty"`
+	PID int `json:"pid,omitempty"`
 	// Started is when the process began, in clock ticks since the boot (proc_pid_stat(5),
 	// field 22), so that another one with its number is not taken for it; 0: not known. The
 	// agent fills it in when a definition is added.
-	Started uint64 `yaml:"-" json:"started,omitempty"`
+	Started uint64 `json:"started,omitempty"`
 	// Host is an address or a host name. It is looked up again while a fault lasts, and so is
 	// the way there.
-	Host string `yaml:"host,omitempty" json:"host,omitempty"`
+	Host string `json:"host,omitempty"`
 	// Cgroup is a path below the root of the cgroup hierarchy of version 2: "/user.slice".
-	Cgroup string `yaml:"cgroup,omitempty" json:"cgroup,omitempty"`
+	Cgroup string `json:"cgroup,omitempty"`
 	// Unit is a systemd unit: "postgresql.service".
-	Unit string `yaml:"unit,omitempty" json:"unit,omitempty"`
+	Unit string `json:"unit,omitempty"`
 	// AddressIn is the one device that has an address in it.
-	AddressIn netip.Prefix `yaml:"address_in,omitempty" json:"address_in,omitzero"`
+	AddressIn netip.Prefix `json:"address_in,omitzero"`
 	// Device is a network device; beside Container, PID and Namespace the one of several
 	// in there, beside Cgroup and Unit the one that their packets pass.
-	Device string `yaml:"device,omitempty" json:"device,omitempty"`
+	Device string `json:"device,omitempty"`
 	// Namespace is a reference as of package namespaces: alone all of that namespace, beside
 	// Device, AddressIn, Host, Cgroup and Unit the one in which they, or the packets of these,
 	// are looked for; empty: the agent's.
-	Namespace string `yaml:"netns,omitempty" json:"netns,omitempty"`
+	Namespace string `json:"netns,omitempty"`
 	// Protocol is the IP protocol; 0 any, with Ports each that has ports.
-	Protocol Protocol `yaml:"protocol,omitempty" json:"protocol,omitempty"`
-	Ports    []Ports  `yaml:"port,omitempty" json:"port,omitempty"`
+	Protocol Protocol `json:"protocol,omitempty"`
+	Ports    []Ports  `json:"port,omitempty"`
 }
 
 // Kind is what d stands for; empty when it says nothing.
@@ -96,9 +96,7 @@ func (d Definition) Kind() Kind {
 	return ""
 }
 
-// Subject is what d stands for without its ports: "container:web", "dev:v0@blue". It is
-// what access rules are about, and two definitions with the same subject impair the same
-// thing.
+// Subject is what d stands for without its ports: "container:web%eth1", "dev:v0@blue".
 func (d Definition) Subject() string {
 	namespace := d.Namespace
 	if ref, err := namespaces.ParseReference(namespace); err == nil {
@@ -136,6 +134,15 @@ func (d Definition) Subject() string {
 		return "netns:" + namespace
 	}
 	return ""
+}
+
+// Aim is Subject without the one device inside that is meant: what access rules name.
+func (d Definition) Aim() string {
+	switch d.Kind() {
+	case KindContainer, KindProcess, KindCgroup, KindUnit:
+		d.Device = ""
+	}
+	return d.Subject()
 }
 
 // String says d in one line; for the kinds with an inline form that form:

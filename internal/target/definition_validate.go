@@ -62,7 +62,7 @@ func (d Definition) Validate() error {
 	}
 	k := d.Kind()
 	if k == "" {
-		v.refuse("target", d.Name, "one of container, pid, host, cgroup, unit, device, address_in and netns: what it stands for")
+		v.errs = append(v.errs, &qdisc.FieldError{Field: "target", Why: "stands for nothing", Want: "one of container, pid, host, cgroup, unit, device, address_in and netns"})
 	}
 	v.together(d, k)
 	v.subject(d)
@@ -111,7 +111,7 @@ func (v *validation) subject(d Definition) {
 		v.host(h)
 	}
 	if c := d.Cgroup; c != "" && (c == "/" || !path.IsAbs(c) || path.Clean(c) != c || len(c) > MaxText || !printable(c)) {
-		v.refuse("cgroup", c, "the path of a cgroup below the root of its hierarchy, such as /system.slice/nginx.service, without '..'")
+		v.refuse("cgroup", c, "the path of a cgroup below the root of its hierarchy, such as /payments/api, without '..'")
 	}
 	if u := d.Unit; u != "" && (strings.Contains(u, "/") || len(u) > maxReference || !printable(u)) {
 		v.refuse("unit", u, "the name of a systemd unit, such as postgresql.service")

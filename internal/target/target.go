@@ -30,6 +30,8 @@ type Target struct {
 	Moves bool
 	// Missing is why it is nowhere now, of one that is listed; To and From are zero then.
 	Missing string
+	// Engines say what each engine would do at the places, where that was asked for.
+	Engines []EnginePlacement
 	// Lab and Node say which lab's node carries it.
 	Lab, Node string
 	// Address is where clients reach it, protocol TCP.
@@ -52,6 +54,15 @@ func (t Target) Key() string {
 		return t.Name
 	}
 	return t.Lab + "/" + t.Name
+}
+
+// EnginePlacement is what an engine would do at a target's places, in words, one for each
+// direction.
+type EnginePlacement struct {
+	Engine   string
+	To, From string
+	// Unavailable is why this machine's kernel cannot carry it; To and From are empty then.
+	Unavailable string
 }
 
 // Hook is the side of a device on which packets are caught.

@@ -32,6 +32,7 @@ var errorTable = []struct {
 	{qdisc.ErrInvalid, codes.InvalidArgument, "INVALID"},
 	{target.ErrUnknown, codes.NotFound, "UNKNOWN_TARGET"},
 	{lab.ErrAmbiguous, codes.FailedPrecondition, "AMBIGUOUS_TARGET"},
+	{target.ErrVanished, codes.NotFound, "VANISHED_TARGET"},
 	{lab.ErrUnknown, codes.NotFound, "UNKNOWN_LAB"},
 	{lab.ErrConflict, codes.FailedPrecondition, "LAB_CONFLICT"},
 	{fault.ErrConflict, codes.FailedPrecondition, "CONFLICT"},

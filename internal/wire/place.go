@@ -17,6 +17,7 @@ func Target(t target.Target) *netemv1.Target {
 		Name: t.Name, Lab: t.Lab, Node: t.Node, Address: text(t.Address), Proxy: text(t.Proxy),
 		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace,
 		To: place(t.To), From: place(t.From),
+		Definition: Definition(t.Definition), Origin: string(t.Origin), Missing: t.Missing, Moves: t.Moves, Engines: enginePlacements(t.Engines),
 	}
 }
 
@@ -45,7 +46,9 @@ func TargetOf(m *netemv1.Target) target.Target {
 		Name: m.GetName(), Lab: m.GetLab(), Node: m.GetNode(),
 		ClientNamespace: m.GetClientNamespace(), ServerNamespace: m.GetServerNamespace(),
 		To: placeOf(m.GetTo()), From: placeOf(m.GetFrom()),
+		Origin: target.Origin(m.GetOrigin()), Missing: m.GetMissing(), Moves: m.GetMoves(), Engines: enginePlacementsOf(m.GetEngines()),
 	}
+	t.Definition, _ = DefinitionOf(m.GetDefinition())
 	t.Address, _ = netip.ParseAddrPort(m.GetAddress())
 	t.Proxy, _ = netip.ParseAddrPort(m.GetProxy())
 	return t

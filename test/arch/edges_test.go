@@ -67,7 +67,7 @@ var allowed = map[string][]string{
 	"internal/client":   {"internal/profile", "api/", "internal/content", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "internal/fidelity", "internal/wire", "probe", "qdisc"},
 	// Who may do what, the configuration that says so, and the log of who did.
 	"internal/access": {"internal/fault", "qdisc"},
-	"internal/config": {"internal/access", "internal/fault", "internal/profile", "internal/strictyaml", "qdisc"},
+	"internal/config": {"internal/access", "internal/fault", "internal/profile", "internal/strictyaml", "qdisc", "internal/target"},
 	// How every file of ours is read, and what is wrong with one is said.
 	"internal/strictyaml": {"qdisc"},
 	// An impairment as those files say it.

@@ -3449,6 +3449,11 @@ type Target struct {
 	ServerNamespace string                 `protobuf:"bytes,7,opt,name=server_namespace,json=serverNamespace,proto3" json:"server_namespace,omitempty"`
 	To              *Place                 `protobuf:"bytes,8,opt,name=to,proto3" json:"to,omitempty"`
 	From            *Place                 `protobuf:"bytes,9,opt,name=from,proto3" json:"from,omitempty"`
+	Definition      *TargetDefinition      `protobuf:"bytes,10,opt,name=definition,proto3" json:"definition,omitempty"` // not of a lab's
+	Origin          string                 `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"`         // config | added | lab | inline
+	Missing         string                 `protobuf:"bytes,12,opt,name=missing,proto3" json:"missing,omitempty"`       // why it is nowhere now, in a list; to and from are empty then
+	Moves           bool                   `protobuf:"varint,13,opt,name=moves,proto3" json:"moves,omitempty"`          // looked for again while a fault lasts
+	Engines         []*EnginePlacement     `protobuf:"bytes,14,rep,name=engines,proto3" json:"engines,omitempty"`       // in the answer of Resolve
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3546,6 +3551,236 @@ func (x *Target) GetFrom() *Place {
 	return nil
 }
 
+func (x *Target) GetDefinition() *TargetDefinition {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
+func (x *Target) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Target) GetMissing() string {
+	if x != nil {
+		return x.Missing
+	}
+	return ""
+}
+
+func (x *Target) GetMoves() bool {
+	if x != nil {
+		return x.Moves
+	}
+	return false
+}
+
+func (x *Target) GetEngines() []*EnginePlacement {
+	if x != nil {
+		return x.Engines
+	}
+	return nil
+}
+
+// EnginePlacement is what an engine would do at a target's places.
+type EnginePlacement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Engine        Engine                 `protobuf:"varint,1,opt,name=engine,proto3,enum=netem.v1.Engine" json:"engine,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	Unavailable   string                 `protobuf:"bytes,4,opt,name=unavailable,proto3" json:"unavailable,omitempty"` // why this machine cannot carry it; to and from are empty then
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnginePlacement) Reset() {
+	*x = EnginePlacement{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnginePlacement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnginePlacement) ProtoMessage() {}
+
+func (x *EnginePlacement) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnginePlacement.ProtoReflect.Descriptor instead.
+func (*EnginePlacement) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *EnginePlacement) GetEngine() Engine {
+	if x != nil {
+		return x.Engine
+	}
+	return Engine_ENGINE_UNSPECIFIED
+}
+
+func (x *EnginePlacement) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *EnginePlacement) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *EnginePlacement) GetUnavailable() string {
+	if x != nil {
+		return x.Unavailable
+	}
+	return ""
+}
+
+// TargetDefinition says what a name stands for; one of container, pid, host, cgroup, unit,
+// address_in, device and namespace, in that order.
+type TargetDefinition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Container     string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
+	Pid           int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
+	Host          string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	Cgroup        string                 `protobuf:"bytes,5,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	Unit          string                 `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`
+	AddressIn     string                 `protobuf:"bytes,7,opt,name=address_in,json=addressIn,proto3" json:"address_in,omitempty"`
+	Device        string                 `protobuf:"bytes,8,opt,name=device,proto3" json:"device,omitempty"`
+	Namespace     string                 `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Protocol      uint32                 `protobuf:"varint,10,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Ports         []*PortRange           `protobuf:"bytes,11,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TargetDefinition) Reset() {
+	*x = TargetDefinition{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetDefinition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetDefinition) ProtoMessage() {}
+
+func (x *TargetDefinition) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetDefinition.ProtoReflect.Descriptor instead.
+func (*TargetDefinition) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *TargetDefinition) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TargetDefinition) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *TargetDefinition) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *TargetDefinition) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *TargetDefinition) GetCgroup() string {
+	if x != nil {
+		return x.Cgroup
+	}
+	return ""
+}
+
+func (x *TargetDefinition) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *TargetDefinition) GetAddressIn() string {
+	if x != nil {
+		return x.AddressIn
+	}
+	return ""
+}
+
+func (x *TargetDefinition) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *TargetDefinition) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *TargetDefinition) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *TargetDefinition) GetPorts() []*PortRange {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
 type Place struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -3562,7 +3797,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3574,7 +3809,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3587,7 +3822,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Place) GetNamespace() string {
@@ -3663,7 +3898,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3910,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3923,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Flow) GetProtocol() uint32 {
@@ -3766,7 +4001,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +4013,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +4026,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Cgroup) GetPath() string {
@@ -3823,7 +4058,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3835,7 +4070,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +4083,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 type ListTargetsResponse struct {
@@ -3860,7 +4095,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +4107,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +4120,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -3897,14 +4132,15 @@ func (x *ListTargetsResponse) GetTargets() []*Target {
 
 type AddTargetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Target        *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Target        *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"` // not used: definition says it
+	Definition    *TargetDefinition      `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +4152,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +4165,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -3939,16 +4175,24 @@ func (x *AddTargetRequest) GetTarget() *Target {
 	return nil
 }
 
+func (x *AddTargetRequest) GetDefinition() *TargetDefinition {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
+}
+
 type RemoveTargetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Force         bool                   `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"` // clear the faults on it first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4204,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4217,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -3983,15 +4227,23 @@ func (x *RemoveTargetRequest) GetName() string {
 	return ""
 }
 
+func (x *RemoveTargetRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 type RemoveTargetResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cleared       []*Fault               `protobuf:"bytes,1,rep,name=cleared,proto3" json:"cleared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4255,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4268,14 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *RemoveTargetResponse) GetCleared() []*Fault {
+	if x != nil {
+		return x.Cleared
+	}
+	return nil
 }
 
 type ResolveTargetRequest struct {
@@ -4028,7 +4287,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +4299,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4053,7 +4312,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -4076,7 +4335,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4347,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4360,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Lab) GetName() string {
@@ -4151,7 +4410,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +4422,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4176,7 +4435,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LabNode) GetName() string {
@@ -4220,7 +4479,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4491,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4504,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LabService) GetKind() string {
@@ -4295,7 +4554,7 @@ type LabText struct {
 
 func (x *LabText) Reset() {
 	*x = LabText{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4566,7 @@ func (x *LabText) String() string {
 func (*LabText) ProtoMessage() {}
 
 func (x *LabText) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4579,7 @@ func (x *LabText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabText.ProtoReflect.Descriptor instead.
 func (*LabText) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LabText) GetYaml() string {
@@ -4355,7 +4614,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4626,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4639,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -4414,7 +4673,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4426,7 +4685,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4439,7 +4698,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -4465,7 +4724,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4477,7 +4736,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4490,7 +4749,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -4509,7 +4768,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4521,7 +4780,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4534,7 +4793,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -4552,7 +4811,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4823,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4836,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
 }
 
 type ListLabsResponse struct {
@@ -4589,7 +4848,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4601,7 +4860,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4614,7 +4873,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -4633,7 +4892,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4645,7 +4904,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4917,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -4684,7 +4943,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +4955,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +4968,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -4780,7 +5039,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4792,7 +5051,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4805,7 +5064,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -4837,7 +5096,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4849,7 +5108,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4862,7 +5121,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
 }
 
 type ProfilesResponse struct {
@@ -4874,7 +5133,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4886,7 +5145,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4899,7 +5158,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -4923,7 +5182,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4935,7 +5194,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4948,7 +5207,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Profile) GetName() string {
@@ -4998,7 +5257,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5010,7 +5269,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5023,7 +5282,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -5062,7 +5321,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5074,7 +5333,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5087,7 +5346,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 type FeaturesResponse struct {
@@ -5102,7 +5361,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5114,7 +5373,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5127,7 +5386,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -5171,7 +5430,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5183,7 +5442,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5196,7 +5455,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Feature) GetName() string {
@@ -5235,7 +5494,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5247,7 +5506,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5260,7 +5519,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
 }
 
 type VersionResponse struct {
@@ -5277,7 +5536,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +5548,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +5561,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -5663,7 +5922,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x05fault\x18\x03 \x01(\v2\x0f.netem.v1.FaultR\x05fault\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x12\x12\n" +
 	"\x04life\x18\x05 \x01(\tR\x04life\x12!\n" +
-	"\fmonotonic_ns\x18\x06 \x01(\x03R\vmonotonicNs\"\x8e\x02\n" +
+	"\fmonotonic_ns\x18\x06 \x01(\x03R\vmonotonicNs\"\xc7\x03\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\tR\x03lab\x12\x12\n" +
@@ -5673,7 +5932,34 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10client_namespace\x18\x06 \x01(\tR\x0fclientNamespace\x12)\n" +
 	"\x10server_namespace\x18\a \x01(\tR\x0fserverNamespace\x12\x1f\n" +
 	"\x02to\x18\b \x01(\v2\x0f.netem.v1.PlaceR\x02to\x12#\n" +
-	"\x04from\x18\t \x01(\v2\x0f.netem.v1.PlaceR\x04from\"\xeb\x01\n" +
+	"\x04from\x18\t \x01(\v2\x0f.netem.v1.PlaceR\x04from\x12:\n" +
+	"\n" +
+	"definition\x18\n" +
+	" \x01(\v2\x1a.netem.v1.TargetDefinitionR\n" +
+	"definition\x12\x16\n" +
+	"\x06origin\x18\v \x01(\tR\x06origin\x12\x18\n" +
+	"\amissing\x18\f \x01(\tR\amissing\x12\x14\n" +
+	"\x05moves\x18\r \x01(\bR\x05moves\x123\n" +
+	"\aengines\x18\x0e \x03(\v2\x19.netem.v1.EnginePlacementR\aengines\"\x81\x01\n" +
+	"\x0fEnginePlacement\x12(\n" +
+	"\x06engine\x18\x01 \x01(\x0e2\x10.netem.v1.EngineR\x06engine\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12 \n" +
+	"\vunavailable\x18\x04 \x01(\tR\vunavailable\"\xb2\x02\n" +
+	"\x10TargetDefinition\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x12\n" +
+	"\x04host\x18\x04 \x01(\tR\x04host\x12\x16\n" +
+	"\x06cgroup\x18\x05 \x01(\tR\x06cgroup\x12\x12\n" +
+	"\x04unit\x18\x06 \x01(\tR\x04unit\x12\x1d\n" +
+	"\n" +
+	"address_in\x18\a \x01(\tR\taddressIn\x12\x16\n" +
+	"\x06device\x18\b \x01(\tR\x06device\x12\x1c\n" +
+	"\tnamespace\x18\t \x01(\tR\tnamespace\x12\x1a\n" +
+	"\bprotocol\x18\n" +
+	" \x01(\rR\bprotocol\x12)\n" +
+	"\x05ports\x18\v \x03(\v2\x13.netem.v1.PortRangeR\x05ports\"\xeb\x01\n" +
 	"\x05Place\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x14\n" +
@@ -5699,12 +5985,17 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x05level\x18\x03 \x01(\x05R\x05level\"\x14\n" +
 	"\x12ListTargetsRequest\"A\n" +
 	"\x13ListTargetsResponse\x12*\n" +
-	"\atargets\x18\x01 \x03(\v2\x10.netem.v1.TargetR\atargets\"<\n" +
+	"\atargets\x18\x01 \x03(\v2\x10.netem.v1.TargetR\atargets\"x\n" +
 	"\x10AddTargetRequest\x12(\n" +
-	"\x06target\x18\x01 \x01(\v2\x10.netem.v1.TargetR\x06target\")\n" +
+	"\x06target\x18\x01 \x01(\v2\x10.netem.v1.TargetR\x06target\x12:\n" +
+	"\n" +
+	"definition\x18\x02 \x01(\v2\x1a.netem.v1.TargetDefinitionR\n" +
+	"definition\"?\n" +
 	"\x13RemoveTargetRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x16\n" +
-	"\x14RemoveTargetResponse\"*\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"A\n" +
+	"\x14RemoveTargetResponse\x12)\n" +
+	"\acleared\x18\x01 \x03(\v2\x0f.netem.v1.FaultR\acleared\"*\n" +
 	"\x14ResolveTargetRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\xa8\x01\n" +
 	"\x03Lab\x12\x12\n" +
@@ -5859,7 +6150,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -5905,38 +6196,40 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*ChosenPacket)(nil),          // 41: netem.v1.ChosenPacket
 	(*Event)(nil),                 // 42: netem.v1.Event
 	(*Target)(nil),                // 43: netem.v1.Target
-	(*Place)(nil),                 // 44: netem.v1.Place
-	(*Flow)(nil),                  // 45: netem.v1.Flow
-	(*Cgroup)(nil),                // 46: netem.v1.Cgroup
-	(*ListTargetsRequest)(nil),    // 47: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 48: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 49: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 50: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 51: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 52: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 53: netem.v1.Lab
-	(*LabNode)(nil),               // 54: netem.v1.LabNode
-	(*LabService)(nil),            // 55: netem.v1.LabService
-	(*LabText)(nil),               // 56: netem.v1.LabText
-	(*LabUpRequest)(nil),          // 57: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 58: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 59: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 60: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 61: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 62: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 63: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 64: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 65: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 66: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 67: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 68: netem.v1.Profile
-	(*ProfileSource)(nil),         // 69: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 70: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 71: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 72: netem.v1.Feature
-	(*VersionRequest)(nil),        // 73: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 74: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 75: google.protobuf.Timestamp
+	(*EnginePlacement)(nil),       // 44: netem.v1.EnginePlacement
+	(*TargetDefinition)(nil),      // 45: netem.v1.TargetDefinition
+	(*Place)(nil),                 // 46: netem.v1.Place
+	(*Flow)(nil),                  // 47: netem.v1.Flow
+	(*Cgroup)(nil),                // 48: netem.v1.Cgroup
+	(*ListTargetsRequest)(nil),    // 49: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 50: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 51: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 52: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 53: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 54: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 55: netem.v1.Lab
+	(*LabNode)(nil),               // 56: netem.v1.LabNode
+	(*LabService)(nil),            // 57: netem.v1.LabService
+	(*LabText)(nil),               // 58: netem.v1.LabText
+	(*LabUpRequest)(nil),          // 59: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 60: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 61: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 62: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 63: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 64: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 65: netem.v1.GetLabRequest
+	(*ProbeRequest)(nil),          // 66: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 67: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 68: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 69: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 70: netem.v1.Profile
+	(*ProfileSource)(nil),         // 71: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 72: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 73: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 74: netem.v1.Feature
+	(*VersionRequest)(nil),        // 75: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 76: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 77: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -5957,16 +6250,16 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	12, // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
 	3,  // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
 	3,  // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	75, // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	75, // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	77, // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	77, // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
 	16, // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
 	16, // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
 	16, // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
 	8,  // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
 	2,  // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
 	1,  // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	75, // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	75, // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	77, // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	77, // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	17, // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	19, // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
 	17, // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
@@ -5984,82 +6277,88 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	34, // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
 	18, // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
 	41, // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	75, // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	75, // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	77, // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	77, // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
 	18, // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	44, // 48: netem.v1.Target.to:type_name -> netem.v1.Place
-	44, // 49: netem.v1.Target.from:type_name -> netem.v1.Place
-	45, // 50: netem.v1.Place.include:type_name -> netem.v1.Flow
-	45, // 51: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	16, // 52: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	16, // 53: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	46, // 54: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
-	46, // 55: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
-	43, // 56: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	43, // 57: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	54, // 58: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	75, // 59: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	55, // 60: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	56, // 61: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
-	53, // 62: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	53, // 63: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	68, // 64: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,  // 65: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,  // 66: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	69, // 67: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	72, // 68: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 69: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	20, // 70: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	21, // 71: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	28, // 72: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	29, // 73: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	30, // 74: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	32, // 75: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	33, // 76: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	23, // 77: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	36, // 78: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	37, // 79: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	39, // 80: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	47, // 81: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	49, // 82: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	50, // 83: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	52, // 84: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	57, // 85: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	59, // 86: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	61, // 87: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	63, // 88: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	64, // 89: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	70, // 90: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	66, // 91: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	73, // 92: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	18, // 93: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	22, // 94: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	18, // 95: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	18, // 96: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	31, // 97: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	18, // 98: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	35, // 99: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	27, // 100: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	42, // 101: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	38, // 102: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	40, // 103: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	48, // 104: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	43, // 105: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	51, // 106: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	43, // 107: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	58, // 108: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	60, // 109: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	62, // 110: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	53, // 111: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	65, // 112: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	71, // 113: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	67, // 114: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	74, // 115: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	93, // [93:116] is the sub-list for method output_type
-	70, // [70:93] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	46, // 48: netem.v1.Target.to:type_name -> netem.v1.Place
+	46, // 49: netem.v1.Target.from:type_name -> netem.v1.Place
+	45, // 50: netem.v1.Target.definition:type_name -> netem.v1.TargetDefinition
+	44, // 51: netem.v1.Target.engines:type_name -> netem.v1.EnginePlacement
+	1,  // 52: netem.v1.EnginePlacement.engine:type_name -> netem.v1.Engine
+	16, // 53: netem.v1.TargetDefinition.ports:type_name -> netem.v1.PortRange
+	47, // 54: netem.v1.Place.include:type_name -> netem.v1.Flow
+	47, // 55: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	16, // 56: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	16, // 57: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	48, // 58: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
+	48, // 59: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
+	43, // 60: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	43, // 61: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	45, // 62: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
+	18, // 63: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
+	56, // 64: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	77, // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	57, // 66: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	58, // 67: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
+	55, // 68: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	55, // 69: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	70, // 70: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,  // 71: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,  // 72: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	71, // 73: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	74, // 74: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,  // 75: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	20, // 76: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	21, // 77: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	28, // 78: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	29, // 79: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	30, // 80: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	32, // 81: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	33, // 82: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	23, // 83: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	36, // 84: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	37, // 85: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	39, // 86: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	49, // 87: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	51, // 88: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	52, // 89: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	54, // 90: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	59, // 91: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	61, // 92: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	63, // 93: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	65, // 94: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	66, // 95: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	72, // 96: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	68, // 97: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	75, // 98: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	18, // 99: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	22, // 100: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	18, // 101: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	18, // 102: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	31, // 103: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	18, // 104: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	35, // 105: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	27, // 106: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	42, // 107: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	38, // 108: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	40, // 109: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	50, // 110: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	43, // 111: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	53, // 112: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	43, // 113: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	60, // 114: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	62, // 115: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	64, // 116: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	55, // 117: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	67, // 118: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	73, // 119: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	69, // 120: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	76, // 121: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	99, // [99:122] is the sub-list for method output_type
+	76, // [76:99] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -6086,7 +6385,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   72,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   5,
 		},
