@@ -136,11 +136,12 @@ func (d Definition) Subject() string {
 	return ""
 }
 
-// Aim is Subject without the one device inside that is meant: what access rules name.
+// Aim is what access rules name: Subject without the one device, or the namespace, where only
+// some of a container's or a group's packets are meant.
 func (d Definition) Aim() string {
 	switch d.Kind() {
 	case KindContainer, KindProcess, KindCgroup, KindUnit:
-		d.Device = ""
+		d.Device, d.Namespace = "", ""
 	}
 	return d.Subject()
 }
