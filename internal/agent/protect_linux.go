@@ -146,14 +146,15 @@ func broad(m target.Match) bool {
 		wide := func(p netip.Prefix, ports target.Ports) bool {
 			return (!p.IsValid() || p.Bits() < narrowBits) && (ports.Any() || ports.Last-ports.First >= narrowPorts)
 		}
-		return (f.Protocol == 0 || f.Protocol == tcp || f.Protocol == udp) &&
+		return !narrowed(f) && (f.Protocol == 0 || f.Protocol == tcp || f.Protocol == udp) &&
 			wide(f.Source, f.SourcePorts) && wide(f.Destination, f.DestinationPorts)
 	})
 }
 
 // hits reports whether packets of c are selected at p, as far as can be told.
 func hits(p target.Place, c Connection) bool {
-	return p.Match.Overlaps(c.at(p)) && passes(p.Index, c)
+	m, ok := without(p.Match, c)
+	return ok && m.Overlaps(c.at(p)) && passes(p.Index, c)
 }
 
 // parseSSH reads SSH_CONNECTION (ssh(1)): the client's address and port, then the

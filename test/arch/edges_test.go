@@ -76,7 +76,7 @@ var allowed = map[string][]string{
 	// Metrics and traces: what the agent does, for others to see. The books of the faults
 	// know nothing of it; it stands around what they work with.
 	"internal/telemetry": {"api/", "internal/config", "internal/content", "internal/fault", "internal/lease", "internal/target", "internal/version", "qdisc"},
-	"internal/agent": {"internal/profile", "api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/failpoint", "internal/fault", "internal/feature", "internal/feature/",
+	"internal/agent": {"internal/cgroup", "internal/profile", "api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/failpoint", "internal/fault", "internal/feature", "internal/feature/",
 		"internal/lab", "internal/lab/", "internal/lease", "internal/location", "internal/container", "internal/offload", "internal/prober", "internal/target", "internal/telemetry", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
