@@ -48,7 +48,9 @@ func (a *app) targetNames(ctx context.Context) []string {
 	}
 	for _, d := range labfile.Builtins() {
 		for _, t := range d.Targets {
-			names = append(names, t.Name)
+			if !slices.Contains(names, t.Name) {
+				names = append(names, t.Name)
+			}
 		}
 	}
 	return names
@@ -89,17 +91,6 @@ func (a *app) completeFaults(cmd *cobra.Command, args []string, typed string) ([
 		ids = append(ids, f.ID+"\t"+words(f.Spec))
 	}
 	return beginning(ids, typed), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeLabs completes the name of a built-in lab.
-func completeLabs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	if len(args) == 0 {
-		for _, d := range labfile.Builtins() {
-			names = append(names, d.Name)
-		}
-	}
-	return beginning(names, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
 func beginning(words []string, typed string) []string {

@@ -12,8 +12,8 @@ import (
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
 	"netemd/internal/lab"
-	"netemd/internal/profile"
 	"netemd/internal/lab/labfile"
+	"netemd/internal/profile"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )

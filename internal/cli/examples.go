@@ -127,9 +127,18 @@ netemctl compare --target pg --loss 20% -n 500 --out out/compare`,
 
 	"lab": `
 netemctl lab up pg
+netemctl lab example dumbbell > my.yaml
+netemctl lab up ./my.yaml --as mine
 netemctl lab down pg`,
 	"lab up": `
-netemctl lab up pg`,
+netemctl lab up pg                       # of those that are built in
+netemctl lab up ring --as ring2
+netemctl lab up ./shop.yaml --dry-run
+netemctl lab up -                        # the file comes by standard input`,
+	"lab example": `
+netemctl lab example three-tier > shop.yaml`,
+	"lab schema": `
+netemctl lab schema > lab.schema.json`,
 	"lab down": `
 netemctl lab down pg`,
 	"lab list": `
@@ -137,7 +146,7 @@ netemctl lab list
 netemctl lab list -o json`,
 	"lab show": `
 netemctl lab show pg
-netemctl lab show pg -o json`,
+netemctl lab show pg -o yaml > pg.yaml`,
 	"lab exec": `
 sudo netemctl lab exec client -- psql -h 10.77.0.2 -U postgres
 sudo netemctl lab exec --lab pg server -- ss -ti`,

@@ -127,7 +127,12 @@ func TestGolden(t *testing.T) {
 		}},
 		{name: "labs", lines: []string{
 			"lab list", "lab show pg", "lab up pg", "lab list", "lab show pg -o json", "lab up nope", "target list", "target list -o json",
-			"target resolve pg", "target resolve nope", "lab exec client -- ip addr", "lab down pg", "lab down pg",
+			"target resolve pg", "target resolve nope", "lab exec client -- ip addr", "loss 20% --target pg --direction both", "toxic down --target pg", "lab show pg", "lab show pg -o yaml", "lab list -o yaml", "lab down pg", "lab down pg",
+			"lab show pg", "lab show nope",
+		}},
+		{name: "labfiles", world: world{dialErr: unreachable}, lines: []string{
+			"lab up testdata/shop.yaml --dry-run", "lab up testdata/shop.yaml --dry-run -o json --as other", "lab up testdata/bad.yaml", "lab up testdata/bad.yaml --dry-run -o json",
+			"lab up testdata/none.yaml", "lab up -", "lab up testdata/shop.yaml", "lab up star --dry-run", "lab up star --as S --dry-run", "lab up nope --dry-run", "lab example ring", "lab example nope", "lab up",
 		}},
 		{name: "doctor", world: world{stale: []string{"ghost"}}, lines: []string{
 			"doctor", "doctor -o json", "doctor --engine auto", "doctor --engine netem", "doctor --engine ebpf",

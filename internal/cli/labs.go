@@ -1,103 +1,107 @@
 package cli
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
-	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"netemd/internal/fault"
 	"netemd/internal/lab"
 	"netemd/internal/lab/labfile"
+	"netemd/qdisc"
 )
 
 func (a *app) lab() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "lab", Short: "Topologies of namespaces, links and services"})
-	cmd.AddCommand(a.labUp(), a.labDown(), a.labList(), a.labShow(), a.labExec())
+	cmd := group(&cobra.Command{
+		Use: "lab", Short: "Topologies of namespaces, links and services",
+		Long: `Labs are hosts in network namespaces, links and switches between them, and services that
+run there, as a file says it; ` + strings.Join(labfile.Names(), ", ") + ` are built in.`,
+	})
+	cmd.AddCommand(a.labUp(), a.labDown(), a.labList(), a.labShow(), a.labExec(), a.labExample(), a.labSchema())
 	return cmd
 }
 
-// labView is a lab as JSON.
-type labView struct {
-	Name    string     `json:"name"`
-	Nodes   []nodeView `json:"nodes"`
-	Targets []string   `json:"targets"`
-	Up      time.Time  `json:"up"`
+// labForm is what stands where a lab is asked for.
+const labForm = "NAME|FILE|-"
+
+// isLabFile tells a file from the name of a built-in lab, which has no such signs.
+func isLabFile(arg string) bool {
+	return arg == "-" || strings.ContainsRune(arg, filepath.Separator) || strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml")
 }
 
-type nodeView struct {
-	Name      string        `json:"name"`
-	Namespace string        `json:"namespace"`
-	Addresses []string      `json:"addresses"`
-	Services  []serviceView `json:"services"`
-}
-
-type serviceView struct {
-	Name    string `json:"name"`
-	Kind    string `json:"kind"`
-	PID     int    `json:"pid"`
-	Address string `json:"address"`
-	Log     string `json:"log"`
-}
-
-func viewLab(l lab.Info) labView {
-	v := labView{Name: l.Name, Nodes: []nodeView{}, Targets: list(l.Targets), Up: l.Up}
-	for _, n := range l.Nodes {
-		node := nodeView{Name: n.Name, Namespace: n.Namespace, Addresses: []string{}, Services: []serviceView{}}
-		for _, p := range n.Addresses {
-			node.Addresses = append(node.Addresses, p.String())
-		}
-		for _, s := range n.Services {
-			node.Services = append(node.Services, serviceView{Name: s.Name, Kind: s.Kind, PID: s.PID, Address: s.Address.String(), Log: s.Log})
-		}
-		v.Nodes = append(v.Nodes, node)
+// labRequest is the lab that an argument asks for: a built-in one, of which the agent
+// decides whether it has it, or a file, which is read and checked here first.
+func (a *app) labRequest(arg, as string) (labfile.Request, error) {
+	r := labfile.Request{Name: arg, As: as}
+	if !isLabFile(arg) {
+		return r, nil
 	}
-	return v
-}
-
-func labText(l lab.Info) func(io.Writer, style) {
-	return func(w io.Writer, s style) {
-		fmt.Fprintf(w, "lab %s: targets %s\n", s.bold(l.Name), strings.Join(l.Targets, ", "))
-		t := table{head: []string{"NODE", "NAMESPACE", "ADDRESSES", "SERVICES"}}
-		for _, n := range viewLab(l).Nodes {
-			var services []string
-			for _, sv := range n.Services {
-				services = append(services, fmt.Sprintf("%s %s (pid %d)", sv.Name, sv.Address, sv.PID))
-			}
-			t.add(n.Name, n.Namespace, dash(strings.Join(n.Addresses, " ")), dash(strings.Join(services, ", ")))
+	var def lab.Definition
+	var err error
+	if arg == "-" {
+		if r.From.Folder, err = os.Getwd(); err != nil {
+			return r, fmt.Errorf("lab file: %w", err)
 		}
-		t.write(w, s)
+		if r.Text, err = io.ReadAll(io.LimitReader(a.env.Stdin, labfile.MaxSize+1)); err != nil {
+			return r, fmt.Errorf("lab file: %w", err)
+		}
+		r.From.Path = "stdin"
+		def, err = labfile.Parse(r.Text, r.From)
+	} else {
+		r.From, r.Text, def, err = labfile.Load(arg)
 	}
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	r.Name = def.Name
+	return r, err
 }
 
 func (a *app) labUp() *cobra.Command {
-	return &cobra.Command{
-		Use: "up NAME", Short: "Make a lab", Args: arguments(1, "pg"), ValidArgsFunction: completeLabs,
-		Long: "Make a lab. Making one that is up changes nothing.",
-		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
-			info, err := agent.LabUp(cmd.Context(), labfile.Request{Name: args[0]}, func(step string) { a.say("%s", step) })
+	var as string
+	var dry bool
+	cmd := &cobra.Command{
+		Use: "up NAME|FILE|- [--as NAME]", Short: "Make a lab", Args: arguments(1, labForm), ValidArgsFunction: completeLabs,
+		DisableFlagsInUseLine: true,
+		Long: `Make a lab: a built-in one by its name, or the one of a file, - for standard input. A file has a /
+or ends in .yaml or .yml. Making one that is up changes nothing. What fails is undone as a whole. The commands of
+its services run as who asks for the lab.`,
+		RunE: a.do(func(cmd *cobra.Command, args []string) error {
+			r, err := a.labRequest(args[0], as)
 			if err != nil {
 				return err
 			}
-			return a.emit(answer{kind: "lab", data: viewLab(info), table: labText(info)})
+			if dry {
+				def, err := r.Definition()
+				if err != nil {
+					return err
+				}
+				return a.labPlan(def)
+			}
+			return a.withAgent(func(cmd *cobra.Command, agent Agent, _ []string) error {
+				p := a.stepProgress()
+				info, err := agent.LabUp(cmd.Context(), r, p.step)
+				p.done()
+				if err != nil {
+					return err
+				}
+				view, text, err := a.seeLab(cmd.Context(), agent, info.Name)
+				if err != nil {
+					return err
+				}
+				return a.emit(answer{kind: "lab", data: view, table: text})
+			})(cmd, args)
 		}),
 	}
+	cmd.Flags().Var(once(&as, "NAME", wantLab), "as", "call the lab `NAME`, so that it stands beside others of the same file")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be made; needs neither an agent nor root")
+	return cmd
 }
 
 func (a *app) labDown() *cobra.Command {
 	return &cobra.Command{
-		Use: "down NAME", Short: "Take a lab away, with its faults", Args: arguments(1, "pg"), ValidArgsFunction: completeLabs,
+		Use: "down NAME", Short: "Take a lab away, with its faults", Args: arguments(1, "pg"), ValidArgsFunction: a.completeLabsUp,
 		Long: "Take a lab away, with its services and faults. Without one there is nothing to do.",
 		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
 			existed, err := agent.LabDown(cmd.Context(), args[0])
@@ -135,7 +139,7 @@ func (a *app) labList() *cobra.Command {
 			}
 			return a.emit(answer{kind: "labs", data: data, lines: anys(data.Labs), table: func(w io.Writer, s style) {
 				if len(ls) == 0 {
-					a.say("no lab is up; built in: %s", strings.Join(builtinLabs(), ", "))
+					a.say("no lab is up; built in: %s", strings.Join(labfile.Names(), ", "))
 					return
 				}
 				t := table{head: []string{"LAB", "NODES", "TARGETS", "UP SINCE"}}
@@ -144,8 +148,7 @@ func (a *app) labList() *cobra.Command {
 					for i, n := range l.Nodes {
 						names[i] = n.Name
 					}
-					t.add(s.bold(l.Name), strings.Join(names, ", "), strings.Join(l.Targets, ", "),
-						l.Up.In(a.env.Now().Location()).Format("15:04:05"))
+					t.add(s.bold(l.Name), few(names), few(l.Targets), l.Up.In(a.env.Now().Location()).Format("15:04:05"))
 				}
 				t.write(w, s)
 			}})
@@ -153,70 +156,83 @@ func (a *app) labList() *cobra.Command {
 	}
 }
 
-func builtinLabs() []string {
-	var names []string
-	for _, d := range labfile.Builtins() {
-		names = append(names, d.Name)
+// few are the first of many names, and how many more there are.
+func few(names []string) string {
+	const most = 8
+	if len(names) <= most {
+		return strings.Join(names, ", ")
 	}
-	return names
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most-2], ", "), len(names)-most+2)
 }
 
-func (a *app) labShow() *cobra.Command {
+func (a *app) labExample() *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show a lab that is up", Args: arguments(1, "pg"), ValidArgsFunction: completeLabs,
-		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
-			ls, err := agent.Labs(cmd.Context())
+		Use: "example NAME", Short: "Print the file of a built-in lab", Args: arguments(1, "pg"), ValidArgsFunction: completeLabs,
+		Long: "Print the file of a built-in lab, to begin one of your own with: " + strings.Join(labfile.Names(), ", ") + ".",
+		RunE: a.do(func(_ *cobra.Command, args []string) error {
+			text, ok := labfile.Text(args[0])
+			if !ok {
+				return &qdisc.FieldError{Field: "NAME", Value: args[0], Want: "a built-in lab: " + strings.Join(labfile.Names(), ", ")}
+			}
+			return a.emitText("lab_file", text)
+		}),
+	}
+}
+
+func (a *app) labSchema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON schema of lab files", Args: arguments(0, ""),
+		Long: "Print the JSON schema of lab files, by which editors complete and check them.",
+		RunE: a.do(func(_ *cobra.Command, _ []string) error {
+			text, err := labfile.Schema()
 			if err != nil {
 				return err
 			}
-			for _, l := range ls {
-				if l.Name == args[0] {
-					return a.emit(answer{kind: "lab", data: viewLab(l), table: labText(l)})
-				}
-			}
-			return fault.WithHint(fmt.Errorf("lab %s is not up", args[0]), "netemctl lab up "+args[0])
+			return a.emitText("lab_schema", text)
 		}),
 	}
 }
 
-const execForm = "NODE -- CMD"
+// emitText is a file on standard output: as it is, or as the text of a JSON document.
+func (a *app) emitText(kind string, text []byte) error {
+	data := struct {
+		Text string `json:"text"`
+	}{string(text)}
+	return a.emit(answer{kind: kind, data: data, table: func(w io.Writer, _ style) { _, _ = w.Write(text) }})
+}
 
-func (a *app) labExec() *cobra.Command {
-	var name string
-	cmd := &cobra.Command{
-		Use: "exec [--lab NAME] NODE -- CMD...", Short: "Run a command in a node", DisableFlagsInUseLine: true,
-		Long: `Run a command in a node's network namespace, with this terminal, and with its exit
-code. netemctl enters the namespace itself, so it needs root but no agent.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := a.argumentsAndCommand(1, execForm)(cmd, args); err != nil {
-				return err
-			}
-			if len(dashed(cmd, args)) == 0 {
-				return wantCommand(cmd, execForm)
-			}
-			return nil
-		},
-		RunE: a.do(func(cmd *cobra.Command, args []string) error {
-			// A lab's namespaces have a name that ip netns shows, see lab.Definition.
-			ns := lab.Definition{Name: name}.Namespace(args[0])
-			code, err := a.env.Command(cmd.Context(), Command{
-				Namespace: ns, Argv: dashed(cmd, args), Stdin: a.env.Stdin, Stdout: a.env.Stdout, Stderr: a.env.Stderr,
-			})
-			switch {
-			case errors.Is(err, fs.ErrPermission):
-				return fault.WithHint(fmt.Errorf("lab exec: %w", err), "entering a namespace needs root: sudo netemctl lab exec ...")
-			case errors.Is(err, errNoNamespace):
-				return fault.WithHint(fmt.Errorf("lab exec: %w", err), "see 'netemctl lab show "+name+"', or make it: netemctl lab up "+name)
-			case err != nil:
-				return fmt.Errorf("lab exec: %w", err)
-			case code != 0:
-				return commandExit{code}
-			}
-			return nil
-		}),
+// completeLabs completes what can be brought up: a built-in lab, or a file.
+func completeLabs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	name = "pg"
-	cmd.Flags().Var(once(&name, "NAME", wantLab), "lab", "`NAME` of the lab (default \"pg\")")
-	completeWords(cmd, "lab", builtinLabs())
-	return cmd
+	return beginning(labfile.Names(), typed), cobra.ShellCompDirectiveDefault
+}
+
+// completeLabsUp completes the labs that are up.
+func (a *app) completeLabsUp(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return beginning(a.labsUp(cmd.Context()), typed), cobra.ShellCompDirectiveNoFileComp
+}
+
+// labsUp are the names of the labs that are up; without an agent those that are built in.
+func (a *app) labsUp(ctx context.Context) []string {
+	agent, err := a.dial()
+	if err != nil {
+		return labfile.Names()
+	}
+	defer agent.Close()
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	ls, err := agent.Labs(ctx)
+	if err != nil {
+		return labfile.Names()
+	}
+	var names []string
+	for _, l := range ls {
+		names = append(names, l.Name)
+	}
+	return names
 }

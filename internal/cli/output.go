@@ -18,9 +18,16 @@ const (
 	outTable = "table"
 	outJSON  = "json"
 	outJSONL = "jsonl"
+	outYAML  = "yaml"
 )
 
-func (a *app) checkOutput() error {
+// yamlOutput marks the commands that have a file as one of their forms.
+const yamlOutput = "yaml"
+
+func (a *app) checkOutput(cmd *cobra.Command) error {
+	if _, ok := cmd.Annotations[yamlOutput]; ok && a.output == outYAML {
+		return nil
+	}
 	switch a.output {
 	case outTable, outJSON, outJSONL:
 		return nil

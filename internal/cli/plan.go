@@ -138,13 +138,15 @@ func builtinTarget(name string) (target.Target, error) {
 			return target.Target{}, err
 		}
 		for _, t := range ts {
-			if t.Name == name {
+			if t.Name == name || t.Lab+"/"+t.Name == name {
 				return t, nil
 			}
-			known = append(known, t.Name)
+			if !slices.Contains(known, t.Name) {
+				known = append(known, t.Name)
+			}
 		}
 	}
-	return target.Target{}, fmt.Errorf("%w %q, known: %s", target.ErrUnknown, name, strings.Join(known, ", "))
+	return target.Target{}, fmt.Errorf("%w %q, known: %s", target.ErrUnknown, name, few(known))
 }
 
 func plan(spec fault.Spec, places []target.Place, k kernel) (planView, error) {

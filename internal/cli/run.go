@@ -12,6 +12,7 @@ import (
 
 	"netemd/internal/client"
 	"netemd/internal/fault"
+	"netemd/internal/strictyaml"
 )
 
 // app is one run of netemctl.
@@ -77,10 +78,33 @@ func (a *app) complain(err error, code int) {
 		}
 		return
 	}
-	fmt.Fprintln(a.env.Stderr, "netemctl:", oneLine(err))
+	for _, line := range errorLines(err) {
+		fmt.Fprintln(a.env.Stderr, "netemctl:", line)
+	}
 	if h := fault.HintOf(err); h != "" {
 		fmt.Fprintln(a.env.Stderr, "hint:", h)
 	}
+}
+
+// errorLines are an error in one line, but for the mistakes of a file, which are each in
+// a line that begins with its place.
+func errorLines(err error) []string {
+	mistakes, rest := strictyaml.Of(unwrappedRan(err))
+	if first := (*strictyaml.Mistake)(nil); !errors.As(err, &first) || rest != nil {
+		return []string{oneLine(err)}
+	}
+	lines := make([]string, len(mistakes))
+	for i, m := range mistakes {
+		lines[i] = m.Error()
+	}
+	return lines
+}
+
+func unwrappedRan(err error) error {
+	if r := (ran{}); errors.As(err, &r) {
+		return r.Unwrap()
+	}
+	return err
 }
 
 // leftBehind is what went wrong while an interrupted command was undone.
@@ -101,7 +125,7 @@ func oneLine(err error) string {
 // do wraps a command's body.
 func (a *app) do(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := a.checkOutput(); err != nil {
+		if err := a.checkOutput(cmd); err != nil {
 			return ran{err}
 		}
 		if err := f(cmd, args); err != nil {

@@ -236,6 +236,7 @@ func TestTableAlignsColours(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	w := world{agent: newFakeAgent()}
+	w.run(t.Context(), "lab", "up", "pg")
 	w.run(t.Context(), "loss", "20%", "--target", "pg")
 	for _, c := range []struct{ line, want string }{
 		{"loss 20% --target |", "pg"},
@@ -253,8 +254,10 @@ func TestCompletion(t *testing.T) {
 		{"stats |", "f1\tloss 20% to pg"},
 		{"delay 5ms --distribution n|", "normal"},
 		{"list -o j|", "json\njsonl"},
-		{"lab up |", "pg"},
+		{"lab up p|", "pg\npg-replicas"},
 		{"lab exec --lab |", "pg"},
+		{"lab show |", "pg"},
+		{"lab exec |", "client\nserver"},
 		{"drop s|", "syn\tthe first packet of a TCP handshake\nsynack\tthe second packet of a TCP handshake"},
 		{"hold d|", "data:1\tthe N-th data segment of a TCP connection"},
 		{"drop syn --engine e|", "ebpf"},

@@ -83,7 +83,7 @@ var allowed = map[string][]string{
 	"internal/testbed":    {},
 	"internal/report":     {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
 	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile",
-		"internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "qdisc"},
+		"internal/strictyaml", "internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 	// Certificates for tests of TLS.
 	"internal/testenv/testca": {},

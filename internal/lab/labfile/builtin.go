@@ -28,6 +28,12 @@ var builtins = sync.OnceValue(func() []lab.Definition {
 // Builtins returns the labs that need no file, the simplest first.
 func Builtins() []lab.Definition { return append([]lab.Definition(nil), builtins()...) }
 
+// Names are those of the built-in labs, the simplest first.
+func Names() []string { return examples.Names() }
+
+// Text is the file of a built-in lab.
+func Text(name string) ([]byte, bool) { return examples.Text(name) }
+
 // Builtin returns the built-in lab of that name.
 func Builtin(name string) (lab.Definition, bool) {
 	for _, d := range builtins() {

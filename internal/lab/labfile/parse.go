@@ -61,21 +61,25 @@ func Parse(text []byte, from Source) (lab.Definition, error) {
 
 // Load reads the file at path; relative paths in it are relative to its folder. The error
 // matches fs.ErrNotExist or fs.ErrPermission, or is Parse's.
-func Load(path string) (text []byte, def lab.Definition, err error) {
+func Load(path string) (from Source, text []byte, def lab.Definition, err error) {
+	refuse := func(err error) (Source, []byte, lab.Definition, error) {
+		return Source{}, nil, lab.Definition{}, fmt.Errorf("lab file: %w", err)
+	}
 	absolute, err := filepath.Abs(path)
 	if err != nil {
-		return nil, lab.Definition{}, fmt.Errorf("lab file: %w", err)
+		return refuse(err)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, lab.Definition{}, fmt.Errorf("lab file: %w", err)
+		return refuse(err)
 	}
 	defer func() { _ = f.Close() }()
 	if text, err = io.ReadAll(io.LimitReader(f, MaxSize+1)); err != nil {
-		return nil, lab.Definition{}, fmt.Errorf("lab file: %w", err)
+		return refuse(err)
 	}
-	def, err = Parse(text, Source{Path: path, Folder: filepath.Dir(absolute)})
-	return text, def, err
+	from = Source{Path: path, Folder: filepath.Dir(absolute)}
+	def, err = Parse(text, from)
+	return from, text, def, err
 }
 
 // links are the mistakes of the links' impairments, which a definition has no keys for.
