@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"netemd/internal/lab"
@@ -27,12 +26,7 @@ func describe(what string) (labfile.Request, error) {
 		r.Name = d.Name
 		return r, err
 	case strings.Contains(text, "/"), strings.HasSuffix(text, ".yaml"), strings.HasSuffix(text, ".yml"):
-		path, err := filepath.Abs(text)
-		if err != nil {
-			return r, fmt.Errorf("lab: %w", err)
-		}
-		read, d, err := labfile.Load(text)
-		r.Text, r.From, r.Name = read, labfile.Source{Path: text, Folder: filepath.Dir(path)}, d.Name
+		r, _, err := labfile.Load(text)
 		return r, err
 	}
 	r.Name = text

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"netemd/internal/lab"
 	"netemd/internal/lab/labfile"
 	"netemd/qdisc"
 )
@@ -36,25 +35,24 @@ func isLabFile(arg string) bool {
 // labRequest is the lab that an argument asks for: a built-in one, of which the agent
 // decides whether it has it, or a file, which is read and checked here first.
 func (a *app) labRequest(arg, as string) (labfile.Request, error) {
-	r := labfile.Request{Name: arg, As: as}
 	if !isLabFile(arg) {
-		return r, nil
+		return labfile.Request{Name: arg, As: as}, nil
 	}
-	var def lab.Definition
-	var err error
-	if arg == "-" {
-		if r.From.Folder, err = os.Getwd(); err != nil {
-			return r, fmt.Errorf("lab file: %w", err)
-		}
-		if r.Text, err = io.ReadAll(io.LimitReader(a.env.Stdin, labfile.MaxSize+1)); err != nil {
-			return r, fmt.Errorf("lab file: %w", err)
-		}
-		r.From.Path = "stdin"
-		def, err = labfile.Parse(r.Text, r.From)
-	} else {
-		r.From, r.Text, def, err = labfile.Load(arg)
+	if arg != "-" {
+		r, _, err := labfile.Load(arg)
+		r.As = as
+		return r, err
 	}
-	r.Name = def.Name
+	folder, err := os.Getwd()
+	if err != nil {
+		return labfile.Request{}, fmt.Errorf("lab file: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(a.env.Stdin, labfile.MaxSize+1))
+	if err != nil {
+		return labfile.Request{}, fmt.Errorf("lab file: %w", err)
+	}
+	r, _, err := labfile.Read(text, labfile.Source{Path: "stdin", Folder: folder})
+	r.As = as
 	return r, err
 }
 

@@ -59,11 +59,11 @@ func Parse(text []byte, from Source) (lab.Definition, error) {
 	return def, nil
 }
 
-// Load reads the file at path; relative paths in it are relative to its folder. The error
-// matches fs.ErrNotExist or fs.ErrPermission, or is Parse's.
-func Load(path string) (from Source, text []byte, def lab.Definition, err error) {
-	refuse := func(err error) (Source, []byte, lab.Definition, error) {
-		return Source{}, nil, lab.Definition{}, fmt.Errorf("lab file: %w", err)
+// Load reads the file at path, and the lab in it; relative paths in it are relative to its
+// folder. The error matches fs.ErrNotExist or fs.ErrPermission, or is Parse's.
+func Load(path string) (Request, lab.Definition, error) {
+	refuse := func(err error) (Request, lab.Definition, error) {
+		return Request{}, lab.Definition{}, fmt.Errorf("lab file: %w", err)
 	}
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -74,12 +74,17 @@ func Load(path string) (from Source, text []byte, def lab.Definition, err error)
 		return refuse(err)
 	}
 	defer func() { _ = f.Close() }()
-	if text, err = io.ReadAll(io.LimitReader(f, MaxSize+1)); err != nil {
+	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
 		return refuse(err)
 	}
-	from = Source{Path: path, Folder: filepath.Dir(absolute)}
-	def, err = Parse(text, from)
-	return from, text, def, err
+	return Read(text, Source{Path: path, Folder: filepath.Dir(absolute)})
+}
+
+// Read asks for the lab in a text, and returns it; the error is Parse's.
+func Read(text []byte, from Source) (Request, lab.Definition, error) {
+	def, err := Parse(text, from)
+	return Request{Name: def.Name, Text: text, From: from}, def, err
 }
 
 // links are the mistakes of the links' impairments, which a definition has no keys for.
