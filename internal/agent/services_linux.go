@@ -120,6 +120,22 @@ func (s labsServer) Get(ctx context.Context, r *netemv1.GetLabRequest) (*netemv1
 	return labMessage(info, def)
 }
 
+func (s labsServer) Diff(ctx context.Context, r *netemv1.LabDiffRequest) (*netemv1.LabDiffResponse, error) {
+	ask := wire.LabDiffRequestOf(r)
+	def, err := ask.Definition()
+	if ask.Text == nil {
+		def, err = s.a.labs.Definition(ctx, ask.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.a.labs.Diff(ctx, def)
+	if err != nil {
+		return nil, err
+	}
+	return wire.LabDifferences(all), nil
+}
+
 type probesServer struct {
 	netemv1.UnimplementedProbesServer
 	a *Agent

@@ -329,6 +329,19 @@ func (c *Client) Lab(ctx context.Context, name string) (lab.Info, []byte, error)
 	return wire.LabOf(m), []byte(m.GetDefinition()), nil
 }
 
+// LabDiff says how a lab that is up differs from a text, or without one from its own
+// definition, and from what the kernel has of it; the error is lab.ErrUnknown when it is not
+// up.
+func (c *Client) LabDiff(ctx context.Context, r labfile.Request) ([]lab.Difference, error) {
+	ctx, cancel := within(ctx, callTime)
+	defer cancel()
+	m, err := c.labs.Diff(ctx, wire.LabDiffRequest(r))
+	if err != nil {
+		return nil, c.err(err)
+	}
+	return wire.LabDifferencesOf(m), nil
+}
+
 // Labs returns the labs that are up.
 func (c *Client) Labs(ctx context.Context) ([]lab.Info, error) {
 	ctx, cancel := within(ctx, callTime)

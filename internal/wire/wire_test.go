@@ -113,6 +113,10 @@ func TestTargetLabAndFeaturesSurviveTheTrip(t *testing.T) {
 	if diff := cmp.Diff(info, LabOf(Lab(info)), cmpopts.EquateComparable(netip.Prefix{}, netip.AddrPort{})); diff != "" {
 		t.Errorf("lab (-want +got):\n%s", diff)
 	}
+	differences := []lab.Difference{{Path: "nodes.a", Want: "w", Have: "h"}}
+	if diff := cmp.Diff(differences, LabDifferencesOf(LabDifferences(differences))); diff != "" {
+		t.Errorf("differences (-want +got):\n%s", diff)
+	}
 	report := feature.Report{Kernel: "6.1", Auto: fault.Netem, AutoReason: "r", Features: []feature.Feature{{Name: "tcx", State: feature.No, Detail: "d", Hint: "h"}}}
 	got, err := FeaturesOf(Features(report))
 	if diff := cmp.Diff(report, got); diff != "" || err != nil {

@@ -4927,6 +4927,170 @@ func (x *GetLabRequest) GetName() string {
 	return ""
 }
 
+type LabDiffRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of a lab that is up: with its own definition
+	Text          *LabText               `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // instead of name: with this one
+	As            string                 `protobuf:"bytes,3,opt,name=as,proto3" json:"as,omitempty"`     // the name under which that one is up, if not its own
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabDiffRequest) Reset() {
+	*x = LabDiffRequest{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabDiffRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabDiffRequest) ProtoMessage() {}
+
+func (x *LabDiffRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabDiffRequest.ProtoReflect.Descriptor instead.
+func (*LabDiffRequest) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *LabDiffRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LabDiffRequest) GetText() *LabText {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+func (x *LabDiffRequest) GetAs() string {
+	if x != nil {
+		return x.As
+	}
+	return ""
+}
+
+type LabDiffResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Differences   []*LabDifference       `protobuf:"bytes,1,rep,name=differences,proto3" json:"differences,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabDiffResponse) Reset() {
+	*x = LabDiffResponse{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabDiffResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabDiffResponse) ProtoMessage() {}
+
+func (x *LabDiffResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabDiffResponse.ProtoReflect.Descriptor instead.
+func (*LabDiffResponse) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *LabDiffResponse) GetDifferences() []*LabDifference {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+type LabDifference struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // nodes.web.sysctls.net.core.somaxconn
+	Want          string                 `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"` // empty: nothing
+	Have          string                 `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"` // empty: nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabDifference) Reset() {
+	*x = LabDifference{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabDifference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabDifference) ProtoMessage() {}
+
+func (x *LabDifference) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabDifference.ProtoReflect.Descriptor instead.
+func (*LabDifference) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *LabDifference) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *LabDifference) GetWant() string {
+	if x != nil {
+		return x.Want
+	}
+	return ""
+}
+
+func (x *LabDifference) GetHave() string {
+	if x != nil {
+		return x.Have
+	}
+	return ""
+}
+
 type ProbeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -4943,7 +5107,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5119,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +5132,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -5039,7 +5203,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5051,7 +5215,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5064,7 +5228,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -5096,7 +5260,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5108,7 +5272,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5285,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
 }
 
 type ProfilesResponse struct {
@@ -5133,7 +5297,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5145,7 +5309,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5158,7 +5322,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -5182,7 +5346,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5358,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5371,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Profile) GetName() string {
@@ -5257,7 +5421,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5269,7 +5433,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5282,7 +5446,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -5321,7 +5485,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5333,7 +5497,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5346,7 +5510,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
 }
 
 type FeaturesResponse struct {
@@ -5361,7 +5525,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5373,7 +5537,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5386,7 +5550,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -5430,7 +5594,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5442,7 +5606,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5455,7 +5619,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Feature) GetName() string {
@@ -5494,7 +5658,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5506,7 +5670,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5519,7 +5683,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
 }
 
 type VersionResponse struct {
@@ -5536,7 +5700,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5548,7 +5712,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5561,7 +5725,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -6037,7 +6201,17 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x10ListLabsResponse\x12!\n" +
 	"\x04labs\x18\x01 \x03(\v2\r.netem.v1.LabR\x04labs\"#\n" +
 	"\rGetLabRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xda\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"[\n" +
+	"\x0eLabDiffRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
+	"\x04text\x18\x02 \x01(\v2\x11.netem.v1.LabTextR\x04text\x12\x0e\n" +
+	"\x02as\x18\x03 \x01(\tR\x02as\"L\n" +
+	"\x0fLabDiffResponse\x129\n" +
+	"\vdifferences\x18\x01 \x03(\v2\x17.netem.v1.LabDifferenceR\vdifferences\"K\n" +
+	"\rLabDifference\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04want\x18\x02 \x01(\tR\x04want\x12\x12\n" +
+	"\x04have\x18\x03 \x01(\tR\x04have\"\xda\x01\n" +
 	"\fProbeRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x14\n" +
@@ -6124,12 +6298,13 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04List\x12\x1c.netem.v1.ListTargetsRequest\x1a\x1d.netem.v1.ListTargetsResponse\x123\n" +
 	"\x03Add\x12\x1a.netem.v1.AddTargetRequest\x1a\x10.netem.v1.Target\x12G\n" +
 	"\x06Remove\x12\x1d.netem.v1.RemoveTargetRequest\x1a\x1e.netem.v1.RemoveTargetResponse\x12;\n" +
-	"\aResolve\x12\x1e.netem.v1.ResolveTargetRequest\x1a\x10.netem.v1.Target2\xe8\x01\n" +
+	"\aResolve\x12\x1e.netem.v1.ResolveTargetRequest\x1a\x10.netem.v1.Target2\xa5\x02\n" +
 	"\x04Labs\x125\n" +
 	"\x02Up\x12\x16.netem.v1.LabUpRequest\x1a\x15.netem.v1.LabProgress0\x01\x12;\n" +
 	"\x04Down\x12\x18.netem.v1.LabDownRequest\x1a\x19.netem.v1.LabDownResponse\x12=\n" +
 	"\x04List\x12\x19.netem.v1.ListLabsRequest\x1a\x1a.netem.v1.ListLabsResponse\x12-\n" +
-	"\x03Get\x12\x17.netem.v1.GetLabRequest\x1a\r.netem.v1.Lab2A\n" +
+	"\x03Get\x12\x17.netem.v1.GetLabRequest\x1a\r.netem.v1.Lab\x12;\n" +
+	"\x04Diff\x12\x18.netem.v1.LabDiffRequest\x1a\x19.netem.v1.LabDiffResponse2A\n" +
 	"\x06Probes\x127\n" +
 	"\x03Run\x12\x16.netem.v1.ProbeRequest\x1a\x16.netem.v1.ProbeMessage0\x012\xce\x01\n" +
 	"\x06System\x12A\n" +
@@ -6150,7 +6325,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -6218,147 +6393,154 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*ListLabsRequest)(nil),       // 63: netem.v1.ListLabsRequest
 	(*ListLabsResponse)(nil),      // 64: netem.v1.ListLabsResponse
 	(*GetLabRequest)(nil),         // 65: netem.v1.GetLabRequest
-	(*ProbeRequest)(nil),          // 66: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 67: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 68: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 69: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 70: netem.v1.Profile
-	(*ProfileSource)(nil),         // 71: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 72: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 73: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 74: netem.v1.Feature
-	(*VersionRequest)(nil),        // 75: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 76: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 77: google.protobuf.Timestamp
+	(*LabDiffRequest)(nil),        // 66: netem.v1.LabDiffRequest
+	(*LabDiffResponse)(nil),       // 67: netem.v1.LabDiffResponse
+	(*LabDifference)(nil),         // 68: netem.v1.LabDifference
+	(*ProbeRequest)(nil),          // 69: netem.v1.ProbeRequest
+	(*ProbeMessage)(nil),          // 70: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 71: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 72: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 73: netem.v1.Profile
+	(*ProfileSource)(nil),         // 74: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 75: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 76: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 77: netem.v1.Feature
+	(*VersionRequest)(nil),        // 78: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 79: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 80: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
-	4,  // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
-	5,  // 1: netem.v1.Netem.gilbert_elliott:type_name -> netem.v1.GilbertElliott
-	6,  // 2: netem.v1.Netem.slot:type_name -> netem.v1.Slot
-	0,  // 3: netem.v1.FaultSpec.direction:type_name -> netem.v1.Direction
-	1,  // 4: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
-	3,  // 5: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
-	7,  // 6: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
-	15, // 7: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
-	14, // 8: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
-	3,  // 9: netem.v1.FaultSpec.packet_from:type_name -> netem.v1.Netem
-	9,  // 10: netem.v1.FaultSpec.schedule:type_name -> netem.v1.Schedule
-	10, // 11: netem.v1.Schedule.steps:type_name -> netem.v1.ScheduleStep
-	3,  // 12: netem.v1.ScheduleStep.packet:type_name -> netem.v1.Netem
-	3,  // 13: netem.v1.ScheduleStep.packet_from:type_name -> netem.v1.Netem
-	11, // 14: netem.v1.ScheduleStep.ramp:type_name -> netem.v1.ScheduleRamp
-	12, // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
-	3,  // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
-	3,  // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	77, // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	77, // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
-	16, // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
-	16, // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
-	16, // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
-	8,  // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
-	2,  // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
-	1,  // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	77, // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	77, // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
-	17, // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
-	19, // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
-	17, // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
-	13, // 31: netem.v1.Fault.step:type_name -> netem.v1.FaultStep
-	8,  // 32: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	20, // 33: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
-	18, // 34: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
-	20, // 35: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
-	24, // 36: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
-	25, // 37: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
-	26, // 38: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
-	18, // 39: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
-	3,  // 40: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	18, // 41: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	34, // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
-	18, // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	41, // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	77, // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	77, // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	18, // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	46, // 48: netem.v1.Target.to:type_name -> netem.v1.Place
-	46, // 49: netem.v1.Target.from:type_name -> netem.v1.Place
-	45, // 50: netem.v1.Target.definition:type_name -> netem.v1.TargetDefinition
-	44, // 51: netem.v1.Target.engines:type_name -> netem.v1.EnginePlacement
-	1,  // 52: netem.v1.EnginePlacement.engine:type_name -> netem.v1.Engine
-	16, // 53: netem.v1.TargetDefinition.ports:type_name -> netem.v1.PortRange
-	47, // 54: netem.v1.Place.include:type_name -> netem.v1.Flow
-	47, // 55: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	16, // 56: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	16, // 57: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	48, // 58: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
-	48, // 59: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
-	43, // 60: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	43, // 61: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	45, // 62: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
-	18, // 63: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
-	56, // 64: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	77, // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	57, // 66: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	58, // 67: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
-	55, // 68: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	55, // 69: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	70, // 70: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,  // 71: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,  // 72: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	71, // 73: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	74, // 74: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,  // 75: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	20, // 76: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	21, // 77: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	28, // 78: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	29, // 79: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	30, // 80: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	32, // 81: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	33, // 82: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	23, // 83: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	36, // 84: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	37, // 85: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	39, // 86: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	49, // 87: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	51, // 88: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	52, // 89: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	54, // 90: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	59, // 91: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	61, // 92: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	63, // 93: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	65, // 94: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	66, // 95: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	72, // 96: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	68, // 97: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	75, // 98: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	18, // 99: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	22, // 100: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	18, // 101: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	18, // 102: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	31, // 103: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	18, // 104: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	35, // 105: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	27, // 106: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	42, // 107: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	38, // 108: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	40, // 109: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	50, // 110: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	43, // 111: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	53, // 112: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	43, // 113: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	60, // 114: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	62, // 115: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	64, // 116: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	55, // 117: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	67, // 118: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	73, // 119: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	69, // 120: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	76, // 121: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	99, // [99:122] is the sub-list for method output_type
-	76, // [76:99] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	4,   // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
+	5,   // 1: netem.v1.Netem.gilbert_elliott:type_name -> netem.v1.GilbertElliott
+	6,   // 2: netem.v1.Netem.slot:type_name -> netem.v1.Slot
+	0,   // 3: netem.v1.FaultSpec.direction:type_name -> netem.v1.Direction
+	1,   // 4: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
+	3,   // 5: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
+	7,   // 6: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
+	15,  // 7: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
+	14,  // 8: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
+	3,   // 9: netem.v1.FaultSpec.packet_from:type_name -> netem.v1.Netem
+	9,   // 10: netem.v1.FaultSpec.schedule:type_name -> netem.v1.Schedule
+	10,  // 11: netem.v1.Schedule.steps:type_name -> netem.v1.ScheduleStep
+	3,   // 12: netem.v1.ScheduleStep.packet:type_name -> netem.v1.Netem
+	3,   // 13: netem.v1.ScheduleStep.packet_from:type_name -> netem.v1.Netem
+	11,  // 14: netem.v1.ScheduleStep.ramp:type_name -> netem.v1.ScheduleRamp
+	12,  // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
+	3,   // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
+	3,   // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
+	80,  // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	80,  // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	16,  // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
+	16,  // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
+	16,  // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
+	8,   // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
+	2,   // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
+	1,   // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
+	80,  // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	80,  // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	17,  // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
+	19,  // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
+	17,  // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
+	13,  // 31: netem.v1.Fault.step:type_name -> netem.v1.FaultStep
+	8,   // 32: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
+	20,  // 33: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
+	18,  // 34: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
+	20,  // 35: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
+	24,  // 36: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
+	25,  // 37: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
+	26,  // 38: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
+	18,  // 39: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
+	3,   // 40: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	18,  // 41: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	34,  // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	18,  // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	41,  // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
+	80,  // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	80,  // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	18,  // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	46,  // 48: netem.v1.Target.to:type_name -> netem.v1.Place
+	46,  // 49: netem.v1.Target.from:type_name -> netem.v1.Place
+	45,  // 50: netem.v1.Target.definition:type_name -> netem.v1.TargetDefinition
+	44,  // 51: netem.v1.Target.engines:type_name -> netem.v1.EnginePlacement
+	1,   // 52: netem.v1.EnginePlacement.engine:type_name -> netem.v1.Engine
+	16,  // 53: netem.v1.TargetDefinition.ports:type_name -> netem.v1.PortRange
+	47,  // 54: netem.v1.Place.include:type_name -> netem.v1.Flow
+	47,  // 55: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	16,  // 56: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	16,  // 57: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	48,  // 58: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
+	48,  // 59: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
+	43,  // 60: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	43,  // 61: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	45,  // 62: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
+	18,  // 63: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
+	56,  // 64: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	80,  // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	57,  // 66: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	58,  // 67: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
+	55,  // 68: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	55,  // 69: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	58,  // 70: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
+	68,  // 71: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
+	73,  // 72: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,   // 73: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,   // 74: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	74,  // 75: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	77,  // 76: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,   // 77: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	20,  // 78: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	21,  // 79: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	28,  // 80: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	29,  // 81: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	30,  // 82: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	32,  // 83: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	33,  // 84: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	23,  // 85: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	36,  // 86: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	37,  // 87: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	39,  // 88: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	49,  // 89: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	51,  // 90: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	52,  // 91: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	54,  // 92: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	59,  // 93: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	61,  // 94: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	63,  // 95: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	65,  // 96: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	66,  // 97: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
+	69,  // 98: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	75,  // 99: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	71,  // 100: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	78,  // 101: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	18,  // 102: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	22,  // 103: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	18,  // 104: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	18,  // 105: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	31,  // 106: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	18,  // 107: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	35,  // 108: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	27,  // 109: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	42,  // 110: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	38,  // 111: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	40,  // 112: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	50,  // 113: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	43,  // 114: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	53,  // 115: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	43,  // 116: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	60,  // 117: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	62,  // 118: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	64,  // 119: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	55,  // 120: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	67,  // 121: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
+	70,  // 122: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	76,  // 123: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	72,  // 124: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	79,  // 125: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	102, // [102:126] is the sub-list for method output_type
+	78,  // [78:102] is the sub-list for method input_type
+	78,  // [78:78] is the sub-list for extension type_name
+	78,  // [78:78] is the sub-list for extension extendee
+	0,   // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -6385,7 +6567,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   74,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

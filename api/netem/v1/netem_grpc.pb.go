@@ -766,6 +766,7 @@ const (
 	Labs_Down_FullMethodName = "/netem.v1.Labs/Down"
 	Labs_List_FullMethodName = "/netem.v1.Labs/List"
 	Labs_Get_FullMethodName  = "/netem.v1.Labs/Get"
+	Labs_Diff_FullMethodName = "/netem.v1.Labs/Diff"
 )
 
 // LabsClient is the client API for Labs service.
@@ -779,6 +780,8 @@ type LabsClient interface {
 	Down(ctx context.Context, in *LabDownRequest, opts ...grpc.CallOption) (*LabDownResponse, error)
 	List(ctx context.Context, in *ListLabsRequest, opts ...grpc.CallOption) (*ListLabsResponse, error)
 	Get(ctx context.Context, in *GetLabRequest, opts ...grpc.CallOption) (*Lab, error)
+	// Diff compares a lab that is up with a definition, and with the kernel.
+	Diff(ctx context.Context, in *LabDiffRequest, opts ...grpc.CallOption) (*LabDiffResponse, error)
 }
 
 type labsClient struct {
@@ -838,6 +841,16 @@ func (c *labsClient) Get(ctx context.Context, in *GetLabRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *labsClient) Diff(ctx context.Context, in *LabDiffRequest, opts ...grpc.CallOption) (*LabDiffResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LabDiffResponse)
+	err := c.cc.Invoke(ctx, Labs_Diff_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LabsServer is the server API for Labs service.
 // All implementations must embed UnimplementedLabsServer
 // for forward compatibility.
@@ -849,6 +862,8 @@ type LabsServer interface {
 	Down(context.Context, *LabDownRequest) (*LabDownResponse, error)
 	List(context.Context, *ListLabsRequest) (*ListLabsResponse, error)
 	Get(context.Context, *GetLabRequest) (*Lab, error)
+	// Diff compares a lab that is up with a definition, and with the kernel.
+	Diff(context.Context, *LabDiffRequest) (*LabDiffResponse, error)
 	mustEmbedUnimplementedLabsServer()
 }
 
@@ -870,6 +885,9 @@ func (UnimplementedLabsServer) List(context.Context, *ListLabsRequest) (*ListLab
 }
 func (UnimplementedLabsServer) Get(context.Context, *GetLabRequest) (*Lab, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedLabsServer) Diff(context.Context, *LabDiffRequest) (*LabDiffResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Diff not implemented")
 }
 func (UnimplementedLabsServer) mustEmbedUnimplementedLabsServer() {}
 func (UnimplementedLabsServer) testEmbeddedByValue()              {}
@@ -957,6 +975,24 @@ func _Labs_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Labs_Diff_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LabDiffRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LabsServer).Diff(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Labs_Diff_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LabsServer).Diff(ctx, req.(*LabDiffRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Labs_ServiceDesc is the grpc.ServiceDesc for Labs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -975,6 +1011,10 @@ var Labs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Get",
 			Handler:    _Labs_Get_Handler,
+		},
+		{
+			MethodName: "Diff",
+			Handler:    _Labs_Diff_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
