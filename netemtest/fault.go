@@ -94,6 +94,9 @@ func (f *Fault) AllowUnmet() *Fault {
 // ID is the agent's name of the fault, by which netemctl knows it.
 func (f *Fault) ID() string { return f.held.ID() }
 
+// Target is the agent's name of what it is aimed at: "shop-retries-k3fq1/api".
+func (f *Fault) Target() string { return f.held.Target() }
+
 // String says what was injected: "kqv1: loss 20% to pg".
 func (f *Fault) String() string { return f.held.String() }
 
@@ -171,7 +174,7 @@ func (f *Fault) judge(last fault.Fault, gaps []string, err error) (wrong []strin
 		switch {
 		case len(gaps) > 0:
 			for _, g := range gaps {
-				wrong = append(wrong, "was not in force all the time: "+g)
+				wrong = append(wrong, "was not in force as asked for all the time: "+g)
 			}
 		case err != nil:
 			wrong = append(wrong, "was not held to its end: "+err.Error())

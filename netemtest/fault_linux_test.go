@@ -150,7 +150,7 @@ func TestLostFaultFails(t *testing.T) {
 			t.Errorf("lost: %+v", e)
 		}
 	}
-	run(t, t.Name()+"Inner", remove).wants(t, true, "was not in force all the time: lost", "is lost")
+	run(t, t.Name()+"Inner", remove).wants(t, true, "was not in force as asked for all the time: lost", "is lost")
 
 	p = newPlaceNamed(t, t.Name()+"again")
 	run(t, t.Name()+"Inner", func(r *recorder) {

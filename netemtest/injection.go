@@ -27,6 +27,8 @@ type Injection struct {
 	over  bool
 	last  fault.Fault
 	ended error
+	// changing says that what is changed is so by this process.
+	changing bool
 	// gaps are what took it out of force.
 	gaps []string
 }
@@ -51,6 +53,9 @@ func (s *Session) inject(ctx context.Context, spec Spec, base fault.Spec, told f
 	}
 	i := &Injection{s: s, spec: f}
 	i.holding, err = experiment.Hold(ctx, holder{s.client}, f, func(e fault.Event, words string) {
+		if e.Kind == "changed" && i.changed(e.Fault) {
+			return
+		}
 		i.note(e, words)
 		if told != nil {
 			told(e, words)
@@ -81,10 +86,17 @@ func (h holder) Hold(ctx context.Context, s fault.Spec, notify func(fault.Event,
 	return held, nil
 }
 
-// note keeps what took the fault out of force.
+// changed reports whether a change of the fault is this process's own.
+func (i *Injection) changed(f fault.Fault) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.changing || f.Spec.Packet != nil && i.spec.Packet != nil && *f.Spec.Packet == *i.spec.Packet
+}
+
+// note keeps what took the fault out of force, or made another one of it.
 func (i *Injection) note(e fault.Event, words string) {
 	switch e.Kind {
-	case "lost", "drifted", "expired", client.Gone:
+	case "lost", "drifted", "expired", "changed", client.Gone:
 	case "cleared":
 		if i.isOver() {
 			return
@@ -93,8 +105,8 @@ func (i *Injection) note(e fault.Event, words string) {
 		return
 	}
 	text := e.Kind
-	if e.Kind == "cleared" {
-		text = "cleared by somebody else"
+	if e.Kind == "cleared" || e.Kind == "changed" {
+		text += " by somebody else"
 	}
 	for _, why := range []string{e.Fault.Reason, words} {
 		if why != "" {
@@ -116,6 +128,9 @@ func (i *Injection) isOver() bool {
 // ID is the agent's name of the fault, by which netemctl knows it.
 func (i *Injection) ID() string { return i.id }
 
+// Target is the agent's name of what it is aimed at: "shop-k3fq1/api".
+func (i *Injection) Target() string { return i.holding.Fault.Spec.TargetName() }
+
 // String says what was injected: "kqv1: loss 20% to pg".
 func (i *Injection) String() string {
 	i.mu.Lock()
@@ -126,7 +141,13 @@ func (i *Injection) String() string {
 // Change replaces the impairment of a fault that has one, in place: nothing is lost in between,
 // and its counters begin anew.
 func (i *Injection) Change(ctx context.Context, n qdisc.Netem) error {
+	i.mu.Lock()
+	i.changing = true
+	i.mu.Unlock()
 	f, err := i.s.client.Change(ctx, i.id, whole(n))
+	i.mu.Lock()
+	i.changing = false
+	i.mu.Unlock()
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,8 +35,11 @@ func TestVictim(t *testing.T) {
 	if way == "" {
 		t.Skip("for the tests that start it")
 	}
+	lab := netemtest.Lab(t, shop) // with a process of its own
 	f := netemtest.Inject(t, netemtest.Spec{Device: "v0", Namespace: os.Getenv(placeEnv), Direction: netemtest.Both, Rule: netemtest.Rule{Packets: "every:1"}})
-	fmt.Println("ready", f.ID(), netemtest.WatcherPID())
+	netemtest.Partition(t, "api").AllowUnmet()
+	netemtest.Toxic(t, "api", netemtest.ToxicSpec{Kind: "down"})
+	fmt.Println("ready", lab.Name(), netemtest.WatcherPID())
 	switch way {
 	case "kill", "timeout":
 		select {}
@@ -121,7 +125,7 @@ func (p place) dial(t *testing.T, limit time.Duration, address string) error {
 type victim struct {
 	cmd     *exec.Cmd
 	output  *bufio.Reader
-	fault   string
+	lab     string
 	watcher int
 }
 
@@ -159,7 +163,7 @@ func tryStart(t *testing.T, way string, p place, args ...string) (*victim, strin
 	for {
 		line, err := v.output.ReadString('\n')
 		before.WriteString(line)
-		if n, _ := fmt.Sscanf(line, "ready %s %d", &v.fault, &v.watcher); n == 2 {
+		if n, _ := fmt.Sscanf(line, "ready %s %d", &v.lab, &v.watcher); n == 2 {
 			return v, ""
 		}
 		if err != nil {
@@ -197,16 +201,43 @@ func (v *victim) folders(t *testing.T) []string {
 	return found
 }
 
+// processes are those of the lab's services.
+func (v *victim) processes(t *testing.T) (found []string) {
+	t.Helper()
+	for _, name := range v.namespaces(t) {
+		pids, err := namespaces.PIDs(filepath.Base(name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, namespaces.ErrStale) {
+			t.Fatal(err)
+		}
+		for _, pid := range pids {
+			found = append(found, fmt.Sprintf("process %d in %s", pid, name))
+		}
+	}
+	return found
+}
+
+// namespaces are those of its lab.
+func (v *victim) namespaces(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob("/run/netns/netem-" + v.lab + "-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // gone waits until nothing is left of the victim.
-func (v *victim) gone(t *testing.T, p place) {
+func (v *victim) gone(t *testing.T) {
 	t.Helper()
 	var left []string
+	begun := time.Now()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		left = v.folders(t)
+		left = slices.Concat(v.folders(t), v.namespaces(t), v.processes(t))
 		if alive(v.watcher) {
 			left = append(left, fmt.Sprintf("watcher %d", v.watcher))
 		}
 		if len(left) == 0 {
+			t.Logf("all was gone %v after its end", time.Since(begun).Round(time.Millisecond))
 			return
 		}
 	}
@@ -259,11 +290,12 @@ func TestEndsWithoutCleanup(t *testing.T) {
 			if said := v.ended(t); !strings.Contains(said, tt.says) {
 				t.Errorf("it said %q, want %q", said, tt.says)
 			}
-			// Here a connection's first packet was sent before, at the worst.
+			start := time.Now()
 			if !p.open(t, 10*time.Second) {
 				t.Error("the fault is still in force")
 			}
-			v.gone(t, p)
+			t.Logf("an answer %v after its end", time.Since(start).Round(time.Millisecond))
+			v.gone(t)
 		})
 	}
 }
@@ -282,13 +314,13 @@ func TestNextClearsWhatWatchersDidNot(t *testing.T) {
 	if !p.open(t, 10*time.Second) {
 		t.Error("the fault is still in force")
 	}
-	if len(v.folders(t)) == 0 {
+	if len(v.folders(t)) == 0 || len(v.namespaces(t)) == 0 {
 		t.Fatal("who cleared?")
 	}
 	next := start(t, "pass", p)
-	if left := v.folders(t); len(left) > 0 {
+	if left := slices.Concat(v.folders(t), v.namespaces(t), v.processes(t)); len(left) > 0 {
 		t.Errorf("the next test began beside %v", left)
 	}
 	next.ended(t)
-	next.gone(t, p)
+	next.gone(t)
 }
