@@ -153,7 +153,7 @@ func (r resolved) names(p Peer) bool {
 
 // covers reports whether the rule gives the verb on the target; empty is any that it has.
 func (r Rule) covers(v Verb, target string) bool {
-	if !slices.Contains(r.Verbs, v) && !slices.Contains(r.Verbs, All) {
+	if !slices.Contains(r.Verbs, v) && (v == Exec || !slices.Contains(r.Verbs, All)) {
 		return false
 	}
 	return target == "" || slices.ContainsFunc(r.Targets, func(pattern string) bool {

@@ -15,7 +15,8 @@ import (
 // Verb is what a call does, as a rule names it.
 type Verb string
 
-// The verbs. List is every call that only reads; All stands for each of them.
+// The verbs. List is every call that only reads; All stands for each of them but Exec,
+// which has a peer with a certificate run programs on this host: it is given by name.
 const (
 	Apply   Verb = "apply"
 	Change  Verb = "change"
@@ -27,15 +28,16 @@ const (
 	Packets Verb = "packets"
 	Probe   Verb = "probe"
 	Lab     Verb = "lab"
+	Exec    Verb = "exec"
 	Target  Verb = "target"
 	All     Verb = "*"
 )
 
 // verbs in the order in which they are told.
-var verbs = []Verb{Apply, Change, Renew, Clear, List, Watch, Verify, Packets, Probe, Lab, Target}
+var verbs = []Verb{Apply, Change, Renew, Clear, List, Watch, Verify, Packets, Probe, Lab, Exec, Target}
 
 // targeted are the verbs that act on one target, so that a rule with them must name some.
-var targeted = []Verb{Apply, Change, Renew, Clear, Verify, Packets, Probe, Lab, Target, All}
+var targeted = []Verb{Apply, Change, Renew, Clear, Verify, Packets, Probe, Lab, Exec, Target, All}
 
 // Anything is the word of a rule for every user, certificate or target.
 const Anything = "*"

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/access"
 	"netemd/internal/fault"
 	"netemd/internal/lab"
 	"netemd/internal/lab/labfile"
@@ -30,18 +31,22 @@ func (a *Agent) labUp(ctx context.Context, def lab.Definition, by lab.Identity, 
 }
 
 // labIdentity is who asked for a lab, who its commands run as: who may open the socket gets
-// no shell by it that he had not before. A peer over TCP is nobody on this host.
-func labIdentity(ctx context.Context, def lab.Definition) (lab.Identity, error) {
+// no shell by it that he had not before. A peer over TCP is nobody on this host, and may
+// have commands at all only by the verb exec.
+func (a *Agent) labIdentity(ctx context.Context, def lab.Definition) (lab.Identity, error) {
 	p, ok := peerOf(ctx)
 	switch {
 	case !ok:
 		return lab.Identity{}, errors.New("lab up: it is not known who asks")
-	case p.byTLS() && def.Commands():
-		return lab.Identity{}, fmt.Errorf("lab up: %w: a lab with commands is made over the unix socket, by whom they run as", fault.ErrDenied)
-	case p.byTLS():
-		return lab.Identity{UID: overflowID, GID: overflowID}, nil
+	case !p.byTLS():
+		return lab.Identity{UID: p.uid, GID: p.gid, Groups: p.groups}, nil
 	}
-	return lab.Identity{UID: p.uid, GID: p.gid, Groups: p.groups}, nil
+	if def.Commands() {
+		if err := a.policy.Allow(p.access(), access.Exec, def.Name); err != nil {
+			return lab.Identity{}, fmt.Errorf("lab up: it has commands: %w", err)
+		}
+	}
+	return lab.Identity{UID: overflowID, GID: overflowID}, nil
 }
 
 // overflowID is the user and group without rights that every Linux has (overflowuid of

@@ -71,7 +71,7 @@ func (s labsServer) Up(r *netemv1.LabUpRequest, stream grpc.ServerStreamingServe
 	if err != nil {
 		return err
 	}
-	by, err := labIdentity(stream.Context(), def)
+	by, err := s.a.labIdentity(stream.Context(), def)
 	if err != nil {
 		return err
 	}

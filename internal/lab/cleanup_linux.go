@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"netemd/internal/failpoint"
+	"netemd/internal/lab/service"
 	"netemd/namespaces"
 )
 
@@ -86,12 +86,7 @@ func (m *Manager) teardown(ctx context.Context, r *running) error {
 	boot, err := bootID()
 	errs := []error{err}
 	if boot == r.record.BootID {
-		for _, s := range slices.Backward(r.record.Services) {
-			if err := s.Process.stop(stopSteps(s.Kind)...); err != nil {
-				errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
-			}
-			failpoint.At("lab.down.service")
-		}
+		errs = append(errs, m.stopServices(r))
 	}
 	m.mu.Lock()
 	r.release()
@@ -152,7 +147,7 @@ func (m *Manager) removeNamespaces(ctx context.Context, d Definition) error {
 // removeNamespaces ends what runs in namespaces of ours and deletes them; the name of one
 // stays while a process does in it, since it could not be found again.
 func removeNamespaces(ctx context.Context, names []string) error {
-	left, err := stopInside(ctx, names)
+	left, err := service.StopInside(ctx, names)
 	err2 := all(len(names), func(i int) error {
 		if left[names[i]] {
 			return nil
@@ -242,11 +237,8 @@ func (m *Manager) adopt(ctx context.Context, r *running) error {
 	if err := m.devices(ctx, r); err != nil {
 		return err
 	}
-	for i := range r.record.Services {
-		s := &r.record.Services[i]
-		if err := m.adoptService(ctx, r, s); err != nil {
-			return fmt.Errorf("service %s: %w", s.Name, err)
-		}
+	if err := m.adoptServices(ctx, r); err != nil {
+		return err
 	}
 	return m.save(r.record)
 }

@@ -180,6 +180,12 @@ func TestValidate(t *testing.T) {
 		}},
 		{"upstream", func(d *Definition) { d.Nodes[1].Services[1].Upstream = "nope:1" }, []string{`services.proxy.upstream "nope:1": want a node of the lab that has a link: client, server`}},
 		{"replica", func(d *Definition) { d.Nodes[1].Services[0].ReplicaOf = "proxy" }, []string{`services.postgres.replica_of "proxy": want a service of kind postgres`}},
+		{"ready of a kind", func(d *Definition) { d.Nodes[1].Services[0].Ready.TCP = 1 }, []string{`services.postgres.ready.tcp "1": is for services of kind command`}},
+		{"log", func(d *Definition) { d.Nodes[1].Services[0].Log = "x.log" }, []string{`services.postgres.log "x.log": want an absolute path`}},
+		{"NUL", func(d *Definition) {
+			d.Nodes[1].Services[0] = ServiceDefinition{Name: "x", Command: []string{"a", "b\x00"}}
+		}, []string{`services.x.command "b\x00": want a text without a NUL byte`}},
+		{"circle", func(d *Definition) { d.Nodes[1].Services[1].Upstream = "server:15432" }, []string{`services.proxy.upstream "server:15432": want a service that does not wait for this one`}},
 		{"port", func(d *Definition) { d.Nodes[1].Services[1].Port = 5432 }, []string{`services.proxy.port "5432": is another service's`}},
 		{"ready", func(d *Definition) {
 			d.Nodes[1].Services[0].Ready, d.Nodes[1].Services[0].ReadyTimeout = Readiness{TCP: 1, HTTP: "x"}, -1

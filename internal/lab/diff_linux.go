@@ -55,7 +55,7 @@ func (m *Manager) Diff(ctx context.Context, d Definition) ([]Difference, error) 
 		found = append(found, bySpot[s]...)
 	}
 	for _, s := range r.record.Services {
-		if !s.Process.alive() {
+		if !s.Process.Alive() {
 			found = append(found, Difference{"nodes." + s.Node + ".services." + s.Name, fmt.Sprintf("running (process %d)", s.Process.PID), "ended"})
 		}
 	}

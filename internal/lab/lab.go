@@ -107,7 +107,7 @@ type ServiceDefinition struct {
 	ReplicaOf string `json:",omitempty"`
 	// Command is a program with its arguments; it is not passed to a shell.
 	Command []string `json:",omitempty"`
-	// User runs it; empty is who asked for the lab.
+	// User runs it; empty is who asked for the lab. Only root may name another one.
 	User string `json:",omitempty"`
 	// Directory is its working directory, an absolute path; empty is "/".
 	Directory string `json:",omitempty"`
@@ -117,7 +117,8 @@ type ServiceDefinition struct {
 	// for a postgres.
 	Ready        Readiness     `json:",omitzero"`
 	ReadyTimeout time.Duration `json:",omitempty"`
-	// Log is a further path to which the log is linked; empty is the state folder alone.
+	// Log is the absolute path of its log, which who asked for the lab must be able to
+	// make or to write to; empty is a file in the state folder. 8 MiB are recorded at most.
 	Log string `json:",omitempty"`
 }
 
@@ -182,4 +183,7 @@ type ServiceInfo struct {
 	Address    netip.AddrPort
 	// Log is the path of its log file.
 	Log string
+	// Ended is when it ended by itself, zero while it lives; Status is how: "exit status 1".
+	Ended  time.Time
+	Status string
 }

@@ -68,8 +68,9 @@ type running struct {
 	record  *record
 	layout  *layout
 	targets []target.Target
-	// lifelines are the surviving children's standard inputs.
+	// lifelines are the surviving children's standard inputs; Manager.mu guards them.
 	lifelines []io.Closer
+	services  services
 	// down says why it is not up: it is being taken down, or could not be. It is nil
 	// while the lab is up. Manager.mu guards it.
 	down error
@@ -100,8 +101,8 @@ func realPath(path string) string {
 	return filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
 }
 
-// Up makes a lab, whose commands run as who asked for it, tells progress each step (which may be nil) and returns when all
-// services answer. A lab that is up is returned as it is. When a step fails or ctx
+// Up makes a lab, whose commands run as who asked for it, tells progress each step (which
+// may be nil) and returns when all services are ready. A lab that is up is returned as it is. When a step fails or ctx
 // ends, everything is undone; what could not be is kept as a broken lab, for Down. The
 // error is ErrConflict when a namespace's name is taken or the lab is up with another
 // definition, or broken.
@@ -116,6 +117,9 @@ func (m *Manager) Up(ctx context.Context, d Definition, by Identity, progress fu
 func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress func(string)) (Info, error) {
 	l, err := d.layout()
 	if err != nil {
+		return Info{}, err
+	}
+	if err := d.checkIdentities(by); err != nil {
 		return Info{}, err
 	}
 	if l.impaired() && m.cfg.Engine == nil {
@@ -176,8 +180,8 @@ func (m *Manager) same(ctx context.Context, old *running, d Definition) error {
 		}
 	}
 	for _, s := range old.record.Services {
-		if err == nil && !s.Process.alive() {
-			err = fmt.Errorf("service %s (process %d) has ended", s.Name, s.Process.PID)
+		if err == nil && !s.Process.Alive() {
+			err = fmt.Errorf("service %s has ended", s.Name)
 		}
 	}
 	if err != nil {
@@ -218,12 +222,8 @@ func (m *Manager) make(ctx context.Context, r *running, progress func(string)) e
 	if err := m.devices(ctx, r); err != nil {
 		return err
 	}
-	for _, n := range r.record.Definition.Nodes {
-		for _, s := range n.Services {
-			if err := m.startService(ctx, r, n.Name, s, progress); err != nil {
-				return fmt.Errorf("service %s: %w", s.Name, err)
-			}
-		}
+	if err := m.startServices(ctx, r, progress); err != nil {
+		return err
 	}
 	r.record.Complete, r.record.Up = true, time.Now().UTC()
 	err := m.save(r.record)
@@ -354,7 +354,7 @@ func (r *running) info() Info {
 	info := Info{Name: d.Name, Up: r.record.Up}
 	services := map[string][]ServiceInfo{}
 	for _, s := range r.record.Services {
-		services[s.Node] = append(services[s.Node], ServiceInfo{Name: s.Name, Kind: s.Kind, PID: s.Process.PID, Address: s.Address, Log: s.Log})
+		services[s.Node] = append(services[s.Node], r.serviceInfo(s))
 	}
 	sysctls := r.record.sysctlsByNode()
 	for _, s := range r.layout.spots {
@@ -431,6 +431,7 @@ func (m *Manager) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.labs {
+		r.services.end()
 		r.release()
 	}
 	clear(m.labs)

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/child"
+	"netemd/internal/lab/service"
 	"netemd/internal/target"
 	"netemd/internal/testenv"
 	"netemd/namespaces"
@@ -482,7 +483,7 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothingLeft(t, dir, d)
-	if p, err := identify(sleep.Process.Pid); err == nil && p.alive() {
+	if p, err := service.Identify(sleep.Process.Pid); err == nil && p.Alive() {
 		t.Error("a process that was in the namespace lives")
 	}
 	if err := m.Cleanup(t.Context()); err != nil { // what this process knew is gone, too

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -9,10 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/failpoint"
+	"netemd/internal/lab/service"
 	"netemd/namespaces"
 )
 
@@ -72,171 +74,216 @@ func binaries() (string, error) {
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
 }
 
+// postgresStop is its fast shutdown, then its immediate one (pg_ctl(1)).
+var postgresStop = []service.Step{{Signal: unix.SIGINT, Wait: 10 * time.Second}, {Signal: unix.SIGQUIT, Wait: time.Second}}
+
 // credential is the user that PostgreSQL runs as, since it refuses root.
-func credential() (*syscall.Credential, error) {
-	u, err := user.Lookup("postgres")
+func credential() (service.Identity, error) {
+	id, err := service.LookUp("postgres")
 	if err != nil {
-		u, err = user.Lookup("nobody")
+		return unprivileged()
 	}
-	if err != nil {
-		return nil, err
-	}
-	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
-	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
+	return id, nil
 }
 
-func (m *Manager) startPostgres(ctx context.Context, r *running, rec *serviceRecord, progress func(string)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, postgresLimit, fmt.Errorf("not ready after %v", postgresLimit))
+// cluster is a PostgreSQL that is being made.
+type cluster struct {
+	m    *Manager
+	r    *running
+	rec  *serviceRecord
+	bin  string
+	id   service.Identity
+	log  *os.File
+	data string
+}
+
+func (m *Manager) startPostgres(ctx context.Context, r *running, rec *serviceRecord, s ServiceDefinition, progress func(string)) error {
+	limit := cmp.Or(s.ReadyTimeout, postgresLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready after %v", limit))
 	defer cancel()
 	bin, err := binaries()
 	if err != nil {
 		return err
 	}
-	cred, err := credential()
+	id, err := credential()
 	if err != nil {
 		return err
 	}
-	if err := m.chooseHome(ctx, r.record, rec, bin, cred); err != nil {
+	c := &cluster{m: m, r: r, rec: rec, bin: bin, id: id}
+	if err := c.chooseHome(ctx); err != nil {
 		return err
 	}
-	log, err := openLog(rec.Log)
+	c.data = filepath.Join(rec.Home, "data")
+	if c.log, err = openLog(service.LogPath(rec.Folder, rec.Name)); err != nil {
+		return err
+	}
+	defer func() { _ = c.log.Close() }()
+	if s.ReplicaOf == "" {
+		progress(rec.Name + ": making a cluster")
+		err = c.initdb(ctx)
+	} else {
+		progress(fmt.Sprintf("%s: copying %s", rec.Name, s.ReplicaOf))
+		err = c.copy(ctx, s.ReplicaOf)
+	}
 	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
-	ns := r.record.Definition.Namespace(rec.Node)
-	data := filepath.Join(rec.Home, "data")
-
-	progress(rec.Name + ": making a cluster")
-	if err := m.initdb(ctx, r.record.Definition.Name, ns, rec, bin, cred, log); err != nil {
 		return err
 	}
 	failpoint.At("lab.service.cluster")
 	progress(fmt.Sprintf("%s: starting on %s", rec.Name, rec.Address))
-	rules, err := writeRules(rec.Home)
+	if err := c.start(ctx, s, limit); err != nil {
+		return err
+	}
+	ns := r.record.Definition.Namespace(rec.Node)
+	if err := waitFor(ctx, rec, func() error { return askPostgres(ctx, ns, rec.Address) }); err != nil || s.ReplicaOf == "" {
+		return err
+	}
+	progress(fmt.Sprintf("%s: catching up with %s", rec.Name, s.ReplicaOf))
+	return c.catchUp(ctx, s.ReplicaOf)
+}
+
+// start starts the server.
+func (c *cluster) start(ctx context.Context, s ServiceDefinition, limit time.Duration) error {
+	rules, err := writeRules(c.rec.Home)
 	if err != nil {
 		return err
 	}
-	args := []string{"-D", data, "-c", "hba_file=" + rules}
-	for _, s := range postgresSettings(rec.Address) {
-		args = append(args, "-c", s)
+	args := []string{filepath.Join(c.bin, "postgres"), "-D", c.data, "-c", "hba_file=" + rules}
+	for _, set := range postgresSettings(c.rec.Address, c.r.record.Definition.replicated(s)) {
+		args = append(args, "-c", set)
 	}
-	server := postgresCommand(filepath.Join(bin, "postgres"), args, cred, log)
-	if err := namespaces.Start(ns, server); err != nil {
-		return err
+	return c.m.run(ctx, c.r, c.rec, service.Order{
+		Name: c.rec.Name, Folder: c.rec.Folder, Command: args, Environment: postgresEnvironment, Identity: c.id, OwnIPC: true,
+		Log: s.Log, Writer: writer(c.r.record.By), Stop: postgresStop, StopMain: true,
+		Ready: service.Readiness{TCP: []netip.AddrPort{c.rec.Address}, Within: limit},
+	})
+}
+
+var postgresEnvironment = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+
+// replicated reports whether the service is an end of a replication.
+func (d Definition) replicated(s ServiceDefinition) bool {
+	if s.ReplicaOf != "" {
+		return true
 	}
-	gone := make(chan error, 1)
-	go func() { gone <- server.Wait() }()
-	if err := m.started(r.record, rec, server.Process.Pid); err != nil {
-		return err
+	for _, n := range d.Nodes {
+		if slices.ContainsFunc(n.Services, func(o ServiceDefinition) bool { return o.ReplicaOf == s.Name }) {
+			return true
+		}
 	}
-	return m.wait(ctx, rec, gone, func() error { return askPostgres(ctx, ns, rec.Address) })
+	return false
 }
 
 // postgresSettings are those of a server that lives minutes and whose data nobody
 // wants back.
-func postgresSettings(at netip.AddrPort) []string {
-	return []string{
-		"listen_addresses=" + at.Addr().String(), "port=" + strconv.Itoa(int(at.Port())), "unix_socket_directories=",
+func postgresSettings(at netip.AddrPort, replicated bool) []string {
+	all := []string{
+		"listen_addresses=*", "port=" + strconv.Itoa(int(at.Port())), "unix_socket_directories=",
 		"fsync=off", "full_page_writes=off", "synchronous_commit=off",
-		"wal_level=minimal", "max_wal_senders=0", "min_wal_size=2MB", "max_wal_size=32MB",
+		"min_wal_size=2MB", "max_wal_size=32MB",
 		"shared_buffers=16MB", "max_connections=100", "autovacuum=off", "jit=off", "huge_pages=off",
 		// In the data folder, so that nothing is left in /dev/shm when it is killed.
 		"dynamic_shared_memory_type=mmap",
 		"ssl=off", "log_timezone=UTC", "timezone=UTC", "logging_collector=off",
 	}
+	if !replicated {
+		return append(all, "wal_level=minimal", "max_wal_senders=0")
+	}
+	// A standby that is cut off may come back after so much has been written; what is kept
+	// for it must not fill the state folder, which is memory.
+	return append(all, "wal_level=replica", "max_wal_senders=32", "max_replication_slots=32", "max_slot_wal_keep_size=64MB", "hot_standby=on")
 }
 
-// postgresCommand runs one of PostgreSQL's programs, as its user, in a session of its
-// own, and in an IPC namespace of its own: its System V segment goes with it, however
-// it ends.
-func postgresCommand(path string, args []string, cred *syscall.Credential, out io.Writer) *exec.Cmd {
-	return &exec.Cmd{
-		Path: path, Args: append([]string{path}, args...), Dir: "/",
-		Env:    []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"},
-		Stdout: out, Stderr: out,
-		SysProcAttr: &syscall.SysProcAttr{Credential: cred, Setsid: true, Cloneflags: unix.CLONE_NEWIPC},
+// command runs one of PostgreSQL's programs, as its user, in a session of its own, and
+// in an IPC namespace of its own: its System V segment goes with it, however it ends. It
+// is inside the service's node, so that it is found and ended with it after a crash.
+func (c *cluster) command(ctx context.Context, program string, env []string, args ...string) (out string, err error) {
+	path := filepath.Join(c.bin, program)
+	var said, errs bytes.Buffer
+	cmd := &exec.Cmd{
+		Path: path, Args: append([]string{path}, args...), Dir: "/", Env: append(slices.Clone(postgresEnvironment), env...),
+		Stdout: &said, Stderr: io.MultiWriter(c.log, &errs),
+		SysProcAttr: &syscall.SysProcAttr{Credential: c.id.Credential(), Setsid: true, Cloneflags: unix.CLONE_NEWIPC},
 	}
+	if err := namespaces.Start(c.r.record.Definition.Namespace(c.rec.Node), cmd); err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	err = cmd.Wait()
+	stop()
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		return "", fmt.Errorf("%s: %w", program, cause)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", program, err, lastLine(append(said.Bytes(), errs.Bytes()...)))
+	}
+	return strings.TrimSpace(said.String()), nil
 }
 
 // chooseHome picks where the cluster's data is: in the state folder if PostgreSQL's
 // user may go there, else in a temporary folder.
-func (m *Manager) chooseHome(ctx context.Context, r *record, rec *serviceRecord, bin string, cred *syscall.Credential) error {
+func (c *cluster) chooseHome(ctx context.Context) error {
 	// Only a try tells: modes, access lists and security modules all have a say.
 	reach := func(dir string) error {
-		cmd := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version")
-		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: cred}
+		cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "postgres"), "--version")
+		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: c.id.Credential()}
 		return cmd.Run()
 	}
-	var errs []error
-	err := reach(rec.Home)
-	if err != nil {
-		errs = append(errs, err)
+	if err := reach(c.rec.Home); err != nil {
 		name := make([]byte, 8)
 		_, _ = rand.Read(name)
-		rec.Home = filepath.Join(os.TempDir(), homePrefix+hex.EncodeToString(name))
-		if err := m.save(r); err != nil {
+		c.r.services.saving.Lock()
+		c.rec.Home = filepath.Join(os.TempDir(), homePrefix+hex.EncodeToString(name))
+		saved := c.m.save(c.r.record)
+		c.r.services.saving.Unlock()
+		if saved != nil {
+			return saved
+		}
+		if err := os.Mkdir(c.rec.Home, 0o711); err != nil {
 			return err
 		}
-		if err := os.Mkdir(rec.Home, 0o711); err != nil {
-			return err
-		}
-		if err = reach(rec.Home); err != nil {
-			return fmt.Errorf("its user reaches no folder for its data: %w", errors.Join(append(errs, err)...))
+		if other := reach(c.rec.Home); other != nil {
+			return fmt.Errorf("its user reaches no folder for its data: %w", errors.Join(err, other))
 		}
 	}
-	data := filepath.Join(rec.Home, "data")
+	data := filepath.Join(c.rec.Home, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
-	return os.Chown(data, int(cred.Uid), int(cred.Gid))
+	return os.Chown(data, int(c.id.UID), int(c.id.GID))
 }
 
-// initdb makes the cluster, inside the namespace so that it is found and ended with
-// it after a crash.
-func (m *Manager) initdb(ctx context.Context, lab, ns string, rec *serviceRecord, bin string, cred *syscall.Credential, log io.Writer) error {
+// initdb makes the cluster.
+func (c *cluster) initdb(ctx context.Context) error {
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret)
 	password := hex.EncodeToString(secret) + "\n"
-	if err := writeFile(m.passwordPath(lab, rec.Name), []byte(password), 0o600); err != nil {
+	if err := writeFile(c.passwordPath(c.rec.Name), []byte(password), 0o600); err != nil {
 		return err
 	}
 	// A copy that its user may read, while it is needed.
-	once := filepath.Join(rec.Home, "initdb-password")
+	once := filepath.Join(c.rec.Home, "initdb-password")
 	if err := os.WriteFile(once, []byte(password), 0o600); err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(once) }()
-	if err := os.Chown(once, int(cred.Uid), int(cred.Gid)); err != nil {
+	if err := os.Chown(once, int(c.id.UID), int(c.id.GID)); err != nil {
 		return err
 	}
-	data := filepath.Join(rec.Home, "data")
-	var out bytes.Buffer
-	cmd := postgresCommand(filepath.Join(bin, "initdb"), []string{
-		"-D", data, "-U", postgresUser, "--pwfile=" + once, "--auth=scram-sha-256",
-		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=1",
-	}, cred, io.MultiWriter(log, &out))
-	if err := namespaces.Start(ns, cmd); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	err := cmd.Wait()
-	stop()
-	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("initdb: %w", cause)
-	}
-	if err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, lastLine(out.Bytes()))
-	}
-	return nil
+	_, err := c.command(ctx, "initdb", nil,
+		"-D", c.data, "-U", postgresUser, "--pwfile="+once, "--auth=scram-sha-256",
+		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=1")
+	return err
+}
+
+func (c *cluster) passwordPath(service string) string {
+	return c.m.passwordPath(c.r.record.Definition.Name, service)
 }
 
 // writeRules writes who may log in, and returns the file's path. It is not in the data
 // folder: whoever runs as PostgreSQL's user could put a link there, and root would
 // write where it leads.
 func writeRules(home string) (string, error) {
-	const rules = "host all all 0.0.0.0/0 scram-sha-256\nhost all all ::/0 scram-sha-256\n"
+	const rules = "host all,replication all 0.0.0.0/0 scram-sha-256\nhost all,replication all ::/0 scram-sha-256\n"
 	path := filepath.Join(home, "pg_hba.conf")
 	return path, writeFile(path, []byte(rules), 0o644)
 }
@@ -244,6 +291,20 @@ func writeRules(home string) (string, error) {
 func lastLine(text []byte) string {
 	text = bytes.TrimSpace(text)
 	return string(text[bytes.LastIndexByte(text, '\n')+1:])
+}
+
+// dial opens a TCP connection from inside the namespace.
+func dial(ctx context.Context, namespace string, to netip.AddrPort) (c net.Conn, err error) {
+	err = namespaces.Do(ctx, namespace, func() error {
+		c, err = (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", to.String())
+		return err
+	})
+	return c, err
+}
+
+// openLog opens a service's log for appending, for root alone.
+func openLog(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
 // askPostgres returns nil when the server asks for a password, which it does when it

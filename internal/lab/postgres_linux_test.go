@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"netemd/internal/lab/service"
 )
 
 // connect opens a session as a client in the namespace would.
@@ -156,11 +158,11 @@ func TestBrokenLab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := identify(info.Nodes[1].Services[0].PID)
+	p, err := service.Identify(info.Nodes[1].Services[0].PID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.stop(stopSteps(KindPostgres)[2]); err != nil {
+	if err := p.Stop(oldSteps(KindPostgres)[2]); err != nil {
 		t.Fatal(err)
 	}
 	next := newManager(t, dir)

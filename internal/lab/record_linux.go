@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"netemd/internal/lab/service"
 )
 
 // record is what is known of a lab on disk. It is written before the lab's first
@@ -67,10 +69,14 @@ type serviceRecord struct {
 	Name    string         `json:"name"`
 	Kind    string         `json:"kind"`
 	Address netip.AddrPort `json:"address"`
-	// Home is where its data is; Log its log file.
-	Home    string  `json:"home"`
-	Log     string  `json:"log"`
-	Process process `json:"process"`
+	// Folder is its own in the state folder; Home is where its data is, Log its log file.
+	Folder string `json:"folder"`
+	Home   string `json:"home"`
+	Log    string `json:"log"`
+	// Process is its keeper, which takes StopLimit to end it. Without a limit it is the
+	// service itself, of an earlier netemd.
+	Process   service.Process `json:"process"`
+	StopLimit time.Duration   `json:"stop_limit_ns"`
 }
 
 // recordVersion is what is written. Version 1 knew wires alone and one subnet for each

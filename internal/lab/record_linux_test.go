@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"netemd/internal/lab/service"
 )
 
 func TestReadRecord(t *testing.T) {
@@ -54,7 +53,7 @@ func TestUnbelievedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = sleep.Process.Kill(), sleep.Wait() }()
-	p, err := identify(sleep.Process.Pid)
+	p, err := service.Identify(sleep.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func TestUnbelievedRecord(t *testing.T) {
 		if err := m.Adopt(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if !p.alive() {
+		if !p.Alive() {
 			t.Fatalf("%s: the process was killed", name)
 		}
 		nothingLeft(t, dir, d)
@@ -89,38 +88,6 @@ func TestUnbelievedRecord(t *testing.T) {
 	}
 	if _, err := os.Stat(elsewhere); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestProcessStop(t *testing.T) {
-	// It does not listen to SIGTERM.
-	cmd := exec.Command("sh", "-c", "trap '' TERM; echo; while :; do sleep 0.05; done")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	p, err := identify(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.stop(step{unix.SIGTERM, 50 * time.Millisecond}); err == nil || !strings.Contains(err.Error(), "still runs after") {
-		t.Errorf("stop without a kill: %v", err)
-	}
-	if err := p.stop(step{unix.SIGTERM, 50 * time.Millisecond}, step{unix.SIGKILL, 5 * time.Second}); err != nil {
-		t.Error(err)
-	}
-	if p.alive() { // a zombie now
-		t.Error("a zombie is taken for alive")
-	}
-	_ = cmd.Wait()
-	if err := p.stop(step{unix.SIGKILL, time.Second}); err != nil {
-		t.Errorf("stop of what has ended: %v", err)
 	}
 }
 

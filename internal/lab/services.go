@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -37,8 +38,11 @@ func (d Definition) checkServiceNames(bad *mistakes) {
 	bad.number("nodes", len(seen), MaxServices, "services")
 }
 
+// kind is the service's kind in one form.
+func (s ServiceDefinition) kind() string { return cmp.Or(s.Kind, KindCommand) }
+
 // command reports whether the service is a program of the user's own.
-func (s ServiceDefinition) command() bool { return s.Kind == "" || s.Kind == KindCommand }
+func (s ServiceDefinition) command() bool { return s.kind() == KindCommand }
 
 func (s ServiceDefinition) check(path string, bad *mistakes) {
 	switch {
@@ -62,8 +66,25 @@ func (s ServiceDefinition) check(path string, bad *mistakes) {
 	only("user", s.User, KindCommand)
 	only("directory", s.Directory, KindCommand)
 	only("environment", strings.Join(s.Environment, " "), KindCommand)
-	if s.Directory != "" && !filepath.IsAbs(s.Directory) {
-		bad.refuse(path+".directory", s.Directory, "an absolute path")
+	only("ready.http", s.Ready.HTTP, KindCommand)
+	only("ready.command", strings.Join(s.Ready.Command, " "), KindCommand)
+	if s.Ready.TCP != 0 {
+		only("ready.tcp", strconv.Itoa(int(s.Ready.TCP)), KindCommand)
+	}
+	for _, f := range []struct{ field, path string }{{"directory", s.Directory}, {"log", s.Log}} {
+		if f.path != "" && !filepath.IsAbs(f.path) {
+			bad.refuse(path+"."+f.field, f.path, "an absolute path")
+		}
+	}
+	for _, f := range []struct {
+		field string
+		words []string
+	}{{"command", s.Command}, {"environment", s.Environment}, {"ready.command", s.Ready.Command}, {"directory", []string{s.Directory}}, {"log", []string{s.Log}}} {
+		for _, w := range f.words {
+			if strings.ContainsRune(w, 0) {
+				bad.refuse(path+"."+f.field, w, "a text without a NUL byte")
+			}
+		}
 	}
 	for i, e := range s.Environment {
 		if name, _, ok := strings.Cut(e, "="); !ok || name == "" {
@@ -118,6 +139,65 @@ func (l *layout) checkServices(bad *mistakes) {
 			}
 		}
 	}
+	if len(*bad) == 0 {
+		l.definition.checkCircles(bad)
+	}
+}
+
+// checkCircles refuses services that would wait for one another.
+func (d Definition) checkCircles(bad *mistakes) {
+	const waits, ready = 1, 2
+	all, state := map[string]ServiceDefinition{}, map[string]int{}
+	for _, n := range d.Nodes {
+		for _, s := range n.Services {
+			all[s.Name] = s
+		}
+	}
+	var circle func(name string) bool
+	circle = func(name string) bool {
+		if state[name] != 0 {
+			return state[name] == waits
+		}
+		state[name] = waits
+		if slices.ContainsFunc(d.needs(all[name]), circle) {
+			return true
+		}
+		state[name] = ready
+		return false
+	}
+	for _, n := range d.Nodes {
+		for _, s := range n.Services {
+			if circle(s.Name) {
+				field, value := ".upstream", s.Upstream
+				if s.ReplicaOf != "" {
+					field, value = ".replica_of", s.ReplicaOf
+				}
+				bad.refuse("nodes."+n.Name+".services."+s.Name+field, value, "a service that does not wait for this one")
+				return
+			}
+		}
+	}
+}
+
+// needs are the services that have to be ready before s: what it replicates, and what
+// it forwards to.
+func (d Definition) needs(s ServiceDefinition) []string {
+	var names []string
+	if s.ReplicaOf != "" {
+		names = append(names, s.ReplicaOf)
+	}
+	at, port, ok := strings.Cut(s.Upstream, ":")
+	if s.Upstream == "" || !ok {
+		return names
+	}
+	for _, n := range d.Nodes {
+		for _, o := range n.Services {
+			if n.Name == at && o.Port != 0 && strconv.Itoa(int(o.Port)) == port {
+				names = append(names, o.Name)
+			}
+		}
+	}
+	return names
 }
 
 // address returns the node's address on its first link.

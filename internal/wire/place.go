@@ -120,9 +120,13 @@ func Lab(i lab.Info) *netemv1.Lab {
 			node.Addresses = append(node.Addresses, a.String())
 		}
 		for _, s := range n.Services {
-			node.Services = append(node.Services, &netemv1.LabService{
-				Name: s.Name, Kind: s.Kind, Pid: int32(s.PID), Address: text(s.Address), Log: s.Log,
-			})
+			service := &netemv1.LabService{
+				Name: s.Name, Kind: s.Kind, Pid: int32(s.PID), Address: text(s.Address), Log: s.Log, Status: s.Status,
+			}
+			if !s.Ended.IsZero() {
+				service.Ended = timestamppb.New(s.Ended)
+			}
+			node.Services = append(node.Services, service)
 		}
 		m.Nodes = append(m.Nodes, node)
 	}
@@ -140,7 +144,10 @@ func LabOf(m *netemv1.Lab) lab.Info {
 			}
 		}
 		for _, s := range n.GetServices() {
-			service := lab.ServiceInfo{Name: s.GetName(), Kind: s.GetKind(), PID: int(s.GetPid()), Log: s.GetLog()}
+			service := lab.ServiceInfo{Name: s.GetName(), Kind: s.GetKind(), PID: int(s.GetPid()), Log: s.GetLog(), Status: s.GetStatus()}
+			if s.GetEnded() != nil {
+				service.Ended = s.GetEnded().AsTime()
+			}
 			service.Address, _ = netip.ParseAddrPort(s.GetAddress())
 			node.Services = append(node.Services, service)
 		}

@@ -36,9 +36,11 @@ var allowed = map[string][]string{
 	"internal/content": {"internal/ether", "qdisc"},
 	// The link layer of a packet, for both of the rooms that read one.
 	"internal/ether": {},
-	"internal/lab":   {"internal/child", "internal/failpoint", "internal/target", "namespaces", "qdisc"},
-	"internal/lab/":  {"internal/child", "internal/impairment", "internal/lab", "internal/lab/examples", "internal/strictyaml", "internal/target", "namespaces", "qdisc"},
-	"internal/lease": {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/schedule", "internal/target", "namespaces", "qdisc"},
+	"internal/lab":   {"internal/child", "internal/failpoint", "internal/lab/service", "internal/target", "namespaces", "qdisc"},
+	// Runs one service, and knows no lab.
+	"internal/lab/service": {"internal/child", "namespaces"},
+	"internal/lab/":        {"internal/child", "internal/impairment", "internal/lab", "internal/lab/examples", "internal/strictyaml", "internal/target", "namespaces", "qdisc"},
+	"internal/lease":       {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/schedule", "internal/target", "namespaces", "qdisc"},
 	// The clock that events and records are told by.
 	"internal/monotonic": {},
 	// Where tests have the process killed.

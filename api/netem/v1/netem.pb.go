@@ -4473,6 +4473,8 @@ type LabService struct {
 	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	Log           string                 `protobuf:"bytes,4,opt,name=log,proto3" json:"log,omitempty"`
+	Ended         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`   // when it ended by itself; not set while it lives
+	Status        string                 `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"` // how it ended: "exit status 1"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4538,6 +4540,20 @@ func (x *LabService) GetAddress() string {
 func (x *LabService) GetLog() string {
 	if x != nil {
 		return x.Log
+	}
+	return ""
+}
+
+func (x *LabService) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *LabService) GetStatus() string {
+	if x != nil {
+		return x.Status
 	}
 	return ""
 }
@@ -6174,14 +6190,16 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x120\n" +
-	"\bservices\x18\x04 \x03(\v2\x14.netem.v1.LabServiceR\bservices\"r\n" +
+	"\bservices\x18\x04 \x03(\v2\x14.netem.v1.LabServiceR\bservices\"\xbc\x01\n" +
 	"\n" +
 	"LabService\x12\x12\n" +
 	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x10\n" +
-	"\x03log\x18\x04 \x01(\tR\x03log\"I\n" +
+	"\x03log\x18\x04 \x01(\tR\x03log\x120\n" +
+	"\x05ended\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x16\n" +
+	"\x06status\x18\a \x01(\tR\x06status\"I\n" +
 	"\aLabText\x12\x12\n" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -6477,70 +6495,71 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	56,  // 64: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
 	80,  // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
 	57,  // 66: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	58,  // 67: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
-	55,  // 68: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	55,  // 69: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	58,  // 70: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
-	68,  // 71: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
-	73,  // 72: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,   // 73: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,   // 74: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	74,  // 75: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	77,  // 76: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,   // 77: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	20,  // 78: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	21,  // 79: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	28,  // 80: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	29,  // 81: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	30,  // 82: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	32,  // 83: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	33,  // 84: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	23,  // 85: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	36,  // 86: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	37,  // 87: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	39,  // 88: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	49,  // 89: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	51,  // 90: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	52,  // 91: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	54,  // 92: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	59,  // 93: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	61,  // 94: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	63,  // 95: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	65,  // 96: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	66,  // 97: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
-	69,  // 98: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	75,  // 99: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	71,  // 100: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	78,  // 101: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	18,  // 102: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	22,  // 103: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	18,  // 104: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	18,  // 105: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	31,  // 106: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	18,  // 107: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	35,  // 108: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	27,  // 109: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	42,  // 110: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	38,  // 111: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	40,  // 112: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	50,  // 113: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	43,  // 114: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	53,  // 115: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	43,  // 116: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	60,  // 117: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	62,  // 118: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	64,  // 119: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	55,  // 120: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	67,  // 121: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
-	70,  // 122: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	76,  // 123: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	72,  // 124: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	79,  // 125: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	102, // [102:126] is the sub-list for method output_type
-	78,  // [78:102] is the sub-list for method input_type
-	78,  // [78:78] is the sub-list for extension type_name
-	78,  // [78:78] is the sub-list for extension extendee
-	0,   // [0:78] is the sub-list for field type_name
+	80,  // 67: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
+	58,  // 68: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
+	55,  // 69: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	55,  // 70: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	58,  // 71: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
+	68,  // 72: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
+	73,  // 73: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,   // 74: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,   // 75: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	74,  // 76: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	77,  // 77: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,   // 78: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	20,  // 79: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	21,  // 80: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	28,  // 81: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	29,  // 82: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	30,  // 83: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	32,  // 84: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	33,  // 85: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	23,  // 86: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	36,  // 87: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	37,  // 88: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	39,  // 89: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	49,  // 90: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	51,  // 91: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	52,  // 92: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	54,  // 93: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	59,  // 94: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	61,  // 95: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	63,  // 96: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	65,  // 97: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	66,  // 98: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
+	69,  // 99: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	75,  // 100: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	71,  // 101: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	78,  // 102: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	18,  // 103: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	22,  // 104: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	18,  // 105: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	18,  // 106: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	31,  // 107: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	18,  // 108: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	35,  // 109: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	27,  // 110: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	42,  // 111: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	38,  // 112: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	40,  // 113: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	50,  // 114: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	43,  // 115: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	53,  // 116: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	43,  // 117: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	60,  // 118: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	62,  // 119: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	64,  // 120: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	55,  // 121: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	67,  // 122: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
+	70,  // 123: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	76,  // 124: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	72,  // 125: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	79,  // 126: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	103, // [103:127] is the sub-list for method output_type
+	79,  // [79:103] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }

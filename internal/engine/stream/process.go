@@ -12,11 +12,13 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"netemd/internal/child"
 )
@@ -27,6 +29,8 @@ import (
 //	--listen ADDR     where clients connect, such as 10.77.0.2:15432
 //	--upstream ADDR   where it forwards to
 //	--name NAME       of the proxy in the API; default "target"
+//	--user UID:GID    whom it becomes once its API listens; it stays root when the file of
+//	                  its program is for root alone, since it may have to start over
 //
 // Its standard input is the agent's lifeline: when that ends, the proxy takes every
 // fault away and keeps serving. SIGTERM and SIGINT end it.
@@ -59,6 +63,7 @@ func serve(args []string) error {
 	listen := flags.String("listen", "", "address to listen on")
 	upstream := flags.String("upstream", "", "address to forward to")
 	name := flags.String("name", "target", "name of the proxy")
+	user := flags.String("user", "", "UID:GID to become")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -73,16 +78,19 @@ func serve(args []string) error {
 	zerolog.SetGlobalLevel(zerolog.WarnLevel)
 	log := zerolog.New(os.Stderr).With().Timestamp().Logger()
 	// A container of metrics without collectors: none are kept and none served.
+	listener, err := listenAPI(*api)
+	if err != nil {
+		return err
+	}
+	if err := become(*user, log); err != nil {
+		return err
+	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), log.Level(zerolog.ErrorLevel))
 	p := &proxy{
 		server: server, name: *name, listen: *listen, upstream: *upstream,
-		log: log, startOver: startOver, limit: DefaultLimit,
+		log: log, startOver: func() error { return startOver(listener) }, limit: DefaultLimit,
 	}
 	if _, err := p.replace(order{Enabled: true}, anyEpoch); err != nil {
-		return err
-	}
-	listener, err := listenUnix(*api)
-	if err != nil {
 		return err
 	}
 	go func() {
@@ -145,14 +153,71 @@ func answer(w http.ResponseWriter, v any, err error, status int) {
 	_ = json.NewEncoder(w).Encode(v) // the client has gone: nobody to tell
 }
 
+// apiVariable names the environment variable with the descriptor of the API's socket
+// that a process which started over goes on with: its user may not make it again.
+const apiVariable = "NETEMD_PROXY_API"
+
 // startOver executes this process anew with the same arguments. Every descriptor
-// but the standard ones is closed by it, and with them all connections.
-func startOver() error {
-	return fmt.Errorf("execute /proc/self/exe: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
+// but the standard ones and the API's socket is closed by it, and with them all
+// connections.
+func startOver(api *net.UnixListener) error {
+	f, err := api.File()
+	if err != nil {
+		return fmt.Errorf("start over: %w", err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
+		return fmt.Errorf("start over: %w", err)
+	}
+	env := append(os.Environ(), fmt.Sprintf("%s=%d", apiVariable, f.Fd()))
+	err = syscall.Exec("/proc/self/exe", os.Args, env)
+	_ = f.Close()
+	return fmt.Errorf("execute /proc/self/exe: %w", err)
+}
+
+// listenAPI listens on path, or goes on with the socket of the time before.
+func listenAPI(path string) (*net.UnixListener, error) {
+	text, ok := os.LookupEnv(apiVariable)
+	if !ok {
+		return listenUnix(path)
+	}
+	_ = os.Unsetenv(apiVariable)
+	fd, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", apiVariable, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer func() { _ = f.Close() }()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("go on with the API's socket: %w", err)
+	}
+	api, ok := l.(*net.UnixListener)
+	if !ok {
+		return nil, fmt.Errorf("go on with the API's socket: it is a %T", l)
+	}
+	api.SetUnlinkOnClose(true)
+	return api, nil
+}
+
+// become gives up root's rights for those of user.
+func become(user string, log zerolog.Logger) error {
+	if user == "" || os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	const others = 0o005 // to read and to execute
+	if info.Mode()&others != others {
+		log.Warn().Msg("stays root: the file of the program is not for others to execute")
+		return nil
+	}
+	return child.BecomeUser(user)
 }
 
 // listenUnix listens on path, which only the owner may use.
-func listenUnix(path string) (net.Listener, error) {
+func listenUnix(path string) (*net.UnixListener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove the stale socket: %w", err)
@@ -162,5 +227,5 @@ func listenUnix(path string) (net.Listener, error) {
 	// process's, which makes no other file at this time.
 	old := syscall.Umask(0o177)
 	defer syscall.Umask(old)
-	return net.Listen("unix", path)
+	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }

@@ -1,13 +1,14 @@
-package lab
+package service
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +19,10 @@ import (
 // inode is what a namespace is among those that something holds.
 type inode struct{ dev, number uint64 }
 
-// stopInside ends every process in the namespaces, those too that appear meanwhile, but not
-// this one, and says in which some are left. One look at all processes serves all
-// namespaces.
-func stopInside(ctx context.Context, names []string) (left map[string]bool, err error) {
+// StopInside ends every process in the namespaces, those too that appear meanwhile, but not
+// this one, and says in which some are left. Everything that they have started ends, too,
+// wherever it went. One look at all processes serves all namespaces.
+func StopInside(ctx context.Context, names []string) (left map[string]bool, err error) {
 	const rounds = 20
 	at := map[inode]string{}
 	for _, name := range names {
@@ -81,27 +82,18 @@ func inside(at map[inode]string) (map[int]string, error) {
 	return found, nil
 }
 
-// end ends processes, all at the same time.
+// end ends processes and their descendants, all at the same time.
 func end(pids map[int]string) error {
-	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		errs []error
-	)
+	var found []Process
+	var errs []error
 	for pid := range pids {
-		wg.Go(func() {
-			p, err := identify(pid)
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-				return
-			}
-			if err == nil {
-				err = p.stop(step{unix.SIGTERM, 300 * time.Millisecond}, step{unix.SIGKILL, 5 * time.Second})
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		})
+		p, err := Identify(pid)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		found, errs = append(found, p), append(errs, err)
 	}
-	wg.Wait()
+	more, err := descendants(slices.Collect(maps.Keys(pids))...)
+	errs = append(errs, err, stopAll(append(found, more...), Step{unix.SIGTERM, 300 * time.Millisecond}, Step{unix.SIGKILL, killLimit}))
 	return errors.Join(errs...)
 }
