@@ -106,6 +106,7 @@ type TargetStore interface {
 type LabStore interface {
 	LabUp(ctx context.Context, r labfile.Request, progress func(step string)) (lab.Info, error)
 	Lab(ctx context.Context, name string) (info lab.Info, definition []byte, err error)
+	LabDiff(ctx context.Context, r labfile.Request) ([]lab.Difference, error)
 	LabDown(ctx context.Context, name string) (existed bool, err error)
 	Labs(ctx context.Context) ([]lab.Info, error)
 }

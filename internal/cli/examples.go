@@ -135,6 +135,10 @@ netemctl lab up pg                       # of those that are built in
 netemctl lab up ring --as ring2
 netemctl lab up ./shop.yaml --dry-run
 netemctl lab up -                        # the file comes by standard input`,
+	"lab diff": `
+netemctl lab diff pg
+netemctl lab diff ./shop.yaml
+netemctl lab diff ./shop.yaml --as mine`,
 	"lab example": `
 netemctl lab example three-tier > shop.yaml`,
 	"lab schema": `

@@ -424,6 +424,16 @@ func (a *fakeAgent) Lab(ctx context.Context, name string) (lab.Info, []byte, err
 	return lab.Info{}, nil, fmt.Errorf("%w %q: no lab is up", lab.ErrUnknown, name)
 }
 
+func (a *fakeAgent) LabDiff(ctx context.Context, r labfile.Request) ([]lab.Difference, error) {
+	if _, _, err := a.Lab(ctx, r.Name); err != nil || r.Text == nil {
+		return nil, err
+	}
+	return []lab.Difference{
+		{Path: "nodes.web.sysctls.net.ipv4.tcp_syn_retries", Want: "3", Have: "6"},
+		{Path: "links[1]", Want: "web-db, direct"}, {Path: "nodes.old", Have: "forward false"},
+	}, nil
+}
+
 func (a *fakeAgent) LabDown(_ context.Context, name string) (bool, error) {
 	had := len(a.labs) > 0
 	a.labs = nil

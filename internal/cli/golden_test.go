@@ -127,7 +127,7 @@ func TestGolden(t *testing.T) {
 		}},
 		{name: "labs", lines: []string{
 			"lab list", "lab show pg", "lab up pg", "lab list", "lab show pg -o json", "lab up nope", "target list", "target list -o json",
-			"target resolve pg", "target resolve nope", "lab exec client -- ip addr", "loss 20% --target pg --direction both", "toxic down --target pg", "lab show pg", "lab show pg -o yaml", "lab list -o yaml", "lab down pg", "lab down pg",
+			"target resolve pg", "target resolve nope", "lab exec client -- ip addr", "loss 20% --target pg --direction both", "toxic down --target pg", "lab show pg", "lab show pg -o yaml", "lab list -o yaml", "lab diff pg", "lab diff testdata/pg.yaml", "lab diff testdata/pg.yaml -o jsonl", "lab down pg", "lab down pg",
 			"lab show pg", "lab show nope",
 		}},
 		{name: "labfiles", world: world{dialErr: unreachable}, lines: []string{
