@@ -45,7 +45,8 @@ netemctl partition --dev v0 --dst 192.0.2.0/24 --exclude-port 22`,
 netemctl apply --target pg --loss 5% --delay 50ms --jitter 10ms
 netemctl apply --target pg --loss-gemodel 1%,10% --verify
 netemctl apply --target pg --tc "delay 100ms 20ms loss 5%"
-netemctl apply --dev v0 --delay 50ms --duplicate 1% --offload off -- ./client`,
+netemctl apply --profile satellite --target pg --loss 1%       # both directions
+netemctl apply --schedule brownout.yaml --target pg -- ./client`,
 
 	"drop": `
 netemctl drop syn --count 1 --target pg -- ./client       # its first connect takes 1s longer
@@ -109,6 +110,15 @@ netemctl packets kqv1 --follow -o jsonl`,
 	"verify": `
 netemctl verify kqv1
 netemctl verify kqv1 -n 100000 --rate 5000 --timeout 1m`,
+	"profile": `
+netemctl profile list
+netemctl profile show satellite`,
+	"profile list": `
+netemctl profile list
+netemctl profile list -o json`,
+	"profile show": `
+netemctl profile show 3g
+netemctl profile show ./mine.yaml`,
 	"watch": `
 netemctl watch
 netemctl watch -o jsonl

@@ -21,6 +21,7 @@ import (
 	"netemd/internal/fidelity"
 	"netemd/internal/lab"
 	"netemd/internal/lab/labfile"
+	"netemd/internal/profile"
 	"netemd/internal/target"
 	"netemd/probe"
 	"netemd/qdisc"
@@ -37,6 +38,7 @@ type fakeAgent struct {
 	cleared  []string
 	labs     []lab.Info
 	features feature.Report
+	profiles []profile.Profile
 	// matched is how many packets every packet fault has seen, queued how many it holds.
 	matched, queued uint64
 	// opened is how many packets every fault has let pass.
@@ -100,6 +102,16 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 	if s.Selector == nil && s.Target != "pg" {
 		return fault.Fault{}, fmt.Errorf("%w %q, known: pg", target.ErrUnknown, s.Target)
 	}
+	var step *fault.Step
+	if s.Schedule != nil { // half a second after its beginning
+		m := s.Schedule.At(500 * time.Millisecond)
+		of, _ := s.Schedule.Count()
+		step = &fault.Step{
+			Number: m.Number, Of: of, Step: m.Step, Round: m.Round, Began: noon.Add(m.Begin), Next: noon.Add(m.End),
+			Late: 120 * time.Microsecond, MaxLate: 3 * time.Millisecond, Skipped: 2,
+		}
+		s.Follow(m)
+	}
 	if s.TTL == 0 {
 		s.TTL = fault.DefaultTTL
 	}
@@ -108,7 +120,7 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 	a.next++
 	f := fault.Fault{
 		ID: fmt.Sprintf("f%d", a.next), Spec: s, State: fault.Active, Engine: fault.EBPF, EngineReason: "this kernel has no sch_netem",
-		Placement: []string{"egress of server in netem-pg-wire"}, Applied: noon, Expires: noon.Add(s.TTL),
+		Placement: []string{"egress of server in netem-pg-wire"}, Applied: noon, Expires: noon.Add(s.TTL), Step: step,
 	}
 	if s.Selector != nil {
 		f.Placement = []string{target.Place{Namespace: s.Selector.Namespace, Device: s.Selector.Device, Hook: target.Egress}.String()}
@@ -491,6 +503,8 @@ func lossy(i int, took float64) (float64, probe.Cause) {
 	}
 	return took + 1030, probe.SYNRetransmit
 }
+
+func (a *fakeAgent) Profiles(context.Context) ([]profile.Profile, error) { return a.profiles, a.err }
 
 func (a *fakeAgent) Features(context.Context) (feature.Report, error) { return a.features, a.err }
 

@@ -32,12 +32,17 @@ type faultView struct {
 	// Repair says that it is put back when somebody else changes or removes it.
 	Repair bool `json:"repair"`
 	// Reattach says that it follows its target when that goes and comes back.
-	Reattach     bool        `json:"reattach,omitempty"`
-	*packetView              // null for a stream fault
-	Content      *ruleView   `json:"content,omitempty"`
-	*trafficView             // null for a target with a name
-	Toxics       []toxicView `json:"toxics,omitempty"`
-	Placement    []string    `json:"placement"`
+	Reattach    bool `json:"reattach,omitempty"`
+	*packetView      // null for a stream fault
+	// From is that of the packets from the target, where it is another one; Profile is the name
+	// of what both were made of, Schedule what they go by.
+	From         *packetView   `json:"packet_from,omitempty"`
+	Profile      string        `json:"profile,omitempty"`
+	Schedule     *scheduleView `json:"schedule,omitempty"`
+	Content      *ruleView     `json:"content,omitempty"`
+	*trafficView               // null for a target with a name
+	Toxics       []toxicView   `json:"toxics,omitempty"`
+	Placement    []string      `json:"placement"`
 	// Forced are the protections that were lifted. Offload is "off" where segmentation
 	// offload was switched off, and Offloads what the devices of the path do.
 	Forced     []string             `json:"force,omitempty"`
@@ -81,6 +86,14 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		v.Direction = directionOf(f.Spec)
 		v.Counters = new(experiment.Counters(f.Counters))
 		v.MeasuredLoss = measuredLoss(f)
+	}
+	if from := f.Spec.PacketFrom; from != nil {
+		v.From = viewPacket(*from)
+	}
+	v.Profile = f.Spec.Profile
+	if s := f.Spec.Schedule; s != nil {
+		v.Schedule = viewSchedule(*s)
+		v.Schedule.Step = viewStep(f.Step)
 	}
 	if r := f.Spec.Content; r != nil {
 		v.Content = viewRule(*r)
@@ -130,8 +143,9 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 			rows = append(rows, [2]string{"match", traffic(*f.Spec.Selector)})
 		}
 		if p := f.Spec.Packet; p != nil {
-			rows = append(rows, [2]string{"impairment", p.Normalize().String()})
+			rows = append(rows, impairmentRows(f.Spec, *p)...)
 		}
+		rows = append(rows, stepRows(f, now)...)
 		for _, o := range f.Offloads {
 			rows = append(rows, [2]string{"offload", offloadText(o)})
 		}
@@ -148,6 +162,14 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 		rows = append(rows, [2]string{"chosen", chosenText(f)}, [2]string{"loss", lossText(f)}, [2]string{"undo", "netemctl clear " + f.ID})
 		pairs(w, s, rows)
 	}
+}
+
+// impairmentRows say a packet fault's impairment, of each direction where they differ.
+func impairmentRows(s fault.Spec, p qdisc.Netem) [][2]string {
+	if s.PacketFrom == nil {
+		return [][2]string{{"impairment", p.Normalize().String()}}
+	}
+	return [][2]string{{"to", p.Normalize().String()}, {"from", s.PacketFrom.Normalize().String()}}
 }
 
 func heldText(f fault.Fault) string {

@@ -18,6 +18,8 @@ import (
 	"netemd/internal/fault"
 	"netemd/internal/feature"
 	"netemd/internal/fidelity"
+	"netemd/internal/profile"
+	"netemd/qdisc"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -37,6 +39,20 @@ func TestGolden(t *testing.T) {
 		lines []string
 	}{
 		{name: "help", lines: []string{"--help", "help exit-codes", "show --help", "stats --help", "clear --help", "loss --help", "apply --help", "verify --help", "toxic --help", "toxic latency --help", "compare --help", "lab exec --help", "help lab exec", "help lab exec x"}},
+		{name: "profile", world: world{agent: &fakeAgent{profiles: []profile.Profile{{Name: "office", Summary: "the line", Uplink: qdisc.Netem{Delay: time.Second}}}}}, lines: []string{
+			"profile list", "profile show 3g", "profile show office", "profile show ./testdata/mine.yaml", "profile show ./testdata/mine.yaml -o json", "profile show lossy-wifi",
+			"apply --profile 3g --target pg --dry-run", "apply --profile 3g --target pg --direction to --dry-run", "apply --profile 3g --link-of target --direction to --target pg --dry-run",
+			"apply --profile cross-az --target pg --loss 1% --dry-run", "apply --profile 3g --rate 5mbit --queue 100ms --target pg --dry-run", "apply --profile ./testdata/mine.yaml --target pg", "list", "show f1", "show f1 -o json",
+			"apply --profile office --target pg --direction from", "change f1 --loss 5%",
+			"profile show 5g", "profile", "profile show ./testdata/none.yaml", "profile show ./testdata/bad-profile.yaml", "apply --profile 5g --target pg", "apply --link-of target --loss 1% --target pg",
+			"apply --profile 3g --dev lo --dry-run", "loss 5% --profile 3g --target pg",
+		}},
+		{name: "schedule", world: world{agent: &fakeAgent{}}, lines: []string{
+			"apply --schedule testdata/brownout.yaml --target pg --dry-run", "apply --schedule testdata/brownout.yaml --seed 4 --target pg --dry-run", "apply --schedule testdata/short.yaml --target pg --dry-run -o json", "apply --schedule testdata/flaps.yaml --target pg --dry-run",
+			"apply --schedule testdata/short.yaml --target pg", "list", "show f1", "show f1 -o json", "apply --schedule testdata/short.yaml --target pg -- true",
+			"apply --schedule testdata/bad-schedule.yaml --target pg", "apply --schedule testdata/none.yaml --target pg", "apply --schedule testdata/short.yaml --loss 5% --target pg",
+			"apply --schedule testdata/short.yaml --profile 3g --target pg", "apply --schedule testdata/short.yaml --verify --target pg", "apply --schedule testdata/short.yaml",
+		}},
 		{name: "refused", lines: []string{
 			"loss 20", "loss 120%", "loss -1%", "loss -1% --target pg", "loss 1,5% --target pg", "loss 0.1 --target pg", "loss NaN% --target pg",
 			"loss --target pg", "loss 20% 30% --target pg", "loss 20%", "delay 5", "delay -5ms --target pg", "loss 0% --target pg",

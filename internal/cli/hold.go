@@ -181,6 +181,8 @@ func holdText(e fault.Event, detail string) string {
 		return id + " is in force again"
 	case "reattached":
 		return id + " is in force again, where its target is now"
+	case "step":
+		return fmt.Sprintf("%s: %s", id, stepWords(e.Fault))
 	case "changed":
 		return fmt.Sprintf("%s was changed while the command runs: %s", id, words(e.Fault.Spec))
 	case "cleared":

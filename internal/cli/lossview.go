@@ -17,7 +17,7 @@ import (
 func measuredLoss(f fault.Fault) *float64 {
 	p, c := f.Spec.Packet, f.Counters
 	counted := !slices.Contains(f.CountersMissing, "lost") && !slices.Contains(f.CountersMissing, "seen")
-	if p == nil || p.ECN || p.LossStatistics().Share == 0 || !counted || c.Seen == 0 || c.Lost > c.Seen {
+	if p == nil || f.Spec.PacketFrom != nil && f.Spec.PacketFrom.LossStatistics() != p.LossStatistics() || p.ECN || p.LossStatistics().Share == 0 || !counted || c.Seen == 0 || c.Lost > c.Seen {
 		return nil
 	}
 	return new(100 * float64(c.Lost) / float64(c.Seen))

@@ -19,6 +19,9 @@ type packetFlags struct {
 	offload string
 	lasting
 	handling
+	profiled profiled
+	// schedule is the path of a timetable, instead of an impairment.
+	schedule string
 }
 
 // lasting is from when on, how long and how firmly a fault stands.
@@ -65,6 +68,10 @@ func (a *app) packetCommand(
 	flags(i)
 	i.common()
 	i.done(name == "apply")
+	if name == "apply" {
+		a.profileFlags(cmd, &f.profiled)
+		scheduleFlag(cmd, &f.schedule)
+	}
 	a.spotFlags(cmd, &f.target, &f.lasting, &f.dryRun)
 	a.trafficFlags(cmd, &f.spot)
 	engineFlag(cmd, &f.engine)
@@ -110,8 +117,23 @@ func engineFlag(cmd *cobra.Command, engine *fault.Engine) {
 func (f *packetFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
 	spec := fault.Spec{Engine: f.engine, Force: f.force, Offload: f.offload, SSHConnection: a.env.SSHConnection()}
 	f.fillSpec(&spec)
+	if err := f.checkSources(cmd); err != nil {
+		return spec, err
+	}
 	if err := f.fill(cmd, &spec); err != nil {
 		return spec, err
+	}
+	switch {
+	case f.profiled.name != "":
+		if err := f.fillProfile(a, cmd, &spec); err != nil {
+			return spec, err
+		}
+		return spec, spec.Validate()
+	case f.schedule != "":
+		if err := f.fillSchedule(a, cmd, &spec); err != nil {
+			return spec, err
+		}
+		return spec, spec.Validate()
 	}
 	patch, notes, err := f.resolve(qdisc.Netem{})
 	if err != nil {
@@ -204,6 +226,8 @@ func (a *app) partition() *cobra.Command {
 func (a *app) apply() *cobra.Command {
 	return a.packetCommand("apply", "", "Several impairments at once",
 		`Several impairments at once, as one fault. --tc takes netem's own syntax; what it
-does not name, the limit too, is as it would be without it, not tc's default.`,
+does not name, the limit too, is as it would be without it, not tc's default. --profile
+begins with an impairment with a name ('netemctl profile list'), --schedule changes the
+impairment by a timetable.`,
 		nil, impairment.all)
 }

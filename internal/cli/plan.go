@@ -121,6 +121,10 @@ func (a *app) planPlaces(ctx context.Context, spec fault.Spec) ([]target.Place, 
 	}
 	t := target.Target{To: to, From: from}
 	places := placesOf(t, directionOf(spec))
+	if spec.Asymmetric() && len(places) == 1 {
+		return nil, &qdisc.FieldError{Field: "--direction", Value: string(spec.Direction),
+			Want: "egress or ingress, or the same impairment of both: packets of both directions pass one place of " + to.Device + ", and are not told apart there"}
+	}
 	if directionOf(spec) == fault.From || len(places) > 1 {
 		if err := t.TellApart(); err != nil {
 			return nil, err
@@ -150,7 +154,6 @@ func builtinTarget(name string) (target.Target, error) {
 }
 
 func plan(spec fault.Spec, places []target.Place, k kernel) (planView, error) {
-	n := spec.Packet.Normalize()
 	p := planView{
 		Engine: spec.Engine, Direction: directionOf(spec), Operations: []operation{}, Warnings: []string{},
 	}
@@ -159,8 +162,7 @@ func plan(spec fault.Spec, places []target.Place, k kernel) (planView, error) {
 	}
 	var phrases, matches, filters []string
 	for i, place := range places {
-		n := n
-		n.Seed = fault.Seed(n.Seed, i)
+		n := spec.PacketAt(i).Normalize()
 		options, err := n.MarshalOptions()
 		if err != nil {
 			return planView{}, err
@@ -192,8 +194,14 @@ func plan(spec fault.Spec, places []target.Place, k kernel) (planView, error) {
 	}
 	p.Placement = strings.Join(phrases, placeSeparator)
 	p.Match = strings.Join(slices.Compact(matches), placeSeparator)
-	p.Warnings = append(p.Warnings, n.Warnings()...)
-	p.Warnings = append(p.Warnings, planWarnings(spec, p.Engine, n)...)
+	for i := range places {
+		n := spec.PacketAt(i).Normalize()
+		for _, w := range append(n.Warnings(), planWarnings(spec, p.Engine, n)...) {
+			if !slices.Contains(p.Warnings, w) {
+				p.Warnings = append(p.Warnings, w)
+			}
+		}
+	}
 	slices.Sort(filters)
 	p.Warnings = append(p.Warnings, slices.Compact(filters)...)
 	return p, nil

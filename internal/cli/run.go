@@ -310,8 +310,18 @@ func words(s fault.Spec) string {
 	switch {
 	case s.Content != nil:
 		what = ruleWords(*s.Content)
+	case s.Schedule != nil:
+		what = scheduleWords(*s.Schedule)
+		if s.Packet != nil {
+			what += " (now " + s.Packet.String() + ")"
+		}
+	case s.Profile != "":
+		what = "profile " + s.Profile
 	case s.Packet != nil:
 		what = s.Packet.String()
+		if s.PacketFrom != nil {
+			what += ", back " + s.PacketFrom.String() + ","
+		}
 		if s.Packet.Loss == 100 {
 			what = strings.Replace(what, "loss 100%", "partition (loss 100%)", 1)
 		}

@@ -30,7 +30,7 @@ func (a *app) watch() *cobra.Command {
 	var life string
 	cmd := &cobra.Command{
 		Use: "watch [--after N --life NAME]", Short: "Tell what happens to faults, until interrupted", DisableFlagsInUseLine: true,
-		Long: `Tell what happens to faults, until interrupted: applied, changed, renewed, expired,
+		Long: `Tell what happens to faults, until interrupted: applied, changed, renewed, step, expired,
 cleared, lost, drifted, repaired, reattached. Events are numbered, and -o jsonl has the number and the
 agent's life beside each: with both of the last one that was seen, --after and --life go on
 there, and miss none. The agent keeps some thousand events; it is an error (exit code 1)
