@@ -1,5 +1,5 @@
 #!/bin/bash
-# Writes the Go code of the API from its .proto, with Debian's protoc (package
+# Writes the Go code of the API and of the testbed's server from their .proto, with Debian's protoc (package
 # protobuf-compiler) and the Go plugins in the versions that the committed code has.
 #   generate.sh [FOLDER]            FOLDER: where to write instead of the tree
 set -euo pipefail
@@ -16,4 +16,4 @@ plugin() { # NAME PACKAGE VERSION
 plugin protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go v1.36.12
 plugin protoc-gen-go-grpc google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.2
 PATH=$bin:$PATH protoc -I . --go_out="$out" --go_opt=module=netemd \
-	--go-grpc_out="$out" --go-grpc_opt=module=netemd api/netem/v1/netem.proto
+	--go-grpc_out="$out" --go-grpc_opt=module=netemd api/netem/v1/netem.proto internal/testbed/echo/echo.proto

@@ -13,6 +13,7 @@ import (
 	"netemd/internal/fault"
 	"netemd/internal/lab"
 	"netemd/internal/target"
+	_ "netemd/internal/testbed" // the children that are a lab's http-echo and grpc-echo
 )
 
 // streamEngine finds the control socket of a target's proxy and hands it to the

@@ -23,15 +23,19 @@ func TestGeneratedCodeIsFresh(t *testing.T) {
 	dir := t.TempDir()
 	run(t, nil, "scripts/generate.sh", dir)
 	files, err := filepath.Glob(filepath.Join(dir, "api/netem/v1/*.go"))
-	if err != nil || len(files) < 2 {
-		t.Fatalf("%d generated files, want at least 2 (%v)", len(files), err)
+	more, err2 := filepath.Glob(filepath.Join(dir, "internal/testbed/echo/*.go"))
+	if err != nil || err2 != nil || len(files) < 2 || len(more) < 2 {
+		t.Fatalf("%d and %d generated files, want at least 2 of each (%v, %v)", len(files), len(more), err, err2)
 	}
-	for _, f := range files {
+	for _, f := range append(files, more...) {
 		want, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := filepath.Join("api/netem/v1", filepath.Base(f))
+		name, err := filepath.Rel(dir, f)
+		if err != nil {
+			t.Fatal(err)
+		}
 		got, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)

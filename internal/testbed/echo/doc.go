@@ -1,0 +1,2 @@
+// Package echo is the contract of the server that testbed.GRPCEcho is.
+package echo

@@ -1,0 +1,120 @@
+package testbed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Echoed is what HTTPEcho answers with.
+type Echoed struct {
+	// Proto is "HTTP/1.1" or "HTTP/2.0", Peer the client's address.
+	Method  string      `json:"method"`
+	Path    string      `json:"path"`
+	Query   string      `json:"query,omitempty"`
+	Proto   string      `json:"proto"`
+	Host    string      `json:"host"`
+	Peer    string      `json:"peer"`
+	Headers http.Header `json:"headers"`
+	// Body is at most the first MiB of it, BodyBytes the length of all.
+	Body      string `json:"body,omitempty"`
+	BodyBytes int64  `json:"body_bytes"`
+}
+
+// HTTPEcho serves HTTP/1.1 and HTTP/2 without TLS (by prior knowledge) at l, until ctx
+// ends; it closes l. Every path answers with an Echoed as JSON, but for
+//
+//	/status/N         answers with status N, 200 to 599
+//	/delay/DURATION   answers so late ("250ms"), at most a minute
+//	/bytes/N          answers with N bytes, at most 64 MiB
+//	/health           answers "ok"
+func HTTPEcho(ctx context.Context, l net.Listener) error {
+	server := &http.Server{Handler: httpRoutes(), ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("http-echo: %w", err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceful)
+	defer cancel()
+	if server.Shutdown(end) != nil {
+		_ = server.Close()
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("http-echo: %w", err)
+	}
+	return nil
+}
+
+func httpRoutes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", echoHTTP)
+	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("/status/{status}", func(w http.ResponseWriter, r *http.Request) {
+		status, err := strconv.Atoi(r.PathValue("status"))
+		if err != nil || status < 200 || status > 599 {
+			http.Error(w, "want /status/N, with N from 200 to 599", http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(status)
+	})
+	mux.HandleFunc("/delay/{delay}", func(w http.ResponseWriter, r *http.Request) {
+		delay, err := time.ParseDuration(r.PathValue("delay"))
+		if err != nil || delay < 0 || delay > maxDelay {
+			http.Error(w, "want /delay/DURATION, such as 250ms, at most 1m", http.StatusBadRequest)
+			return
+		}
+		if pause(r.Context(), delay) == nil {
+			echoHTTP(w, r)
+		}
+	})
+	mux.HandleFunc("/bytes/{bytes}", func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.ParseInt(r.PathValue("bytes"), 10, 64)
+		if err != nil || n < 0 || n > maxBytes {
+			http.Error(w, fmt.Sprintf("want /bytes/N, with N up to %d", maxBytes), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+		_, _ = io.CopyN(w, zeroes{}, n) // a client that has gone is nobody to tell
+	})
+	return mux
+}
+
+func echoHTTP(w http.ResponseWriter, r *http.Request) {
+	const most = 1 << 20
+	body, err := io.ReadAll(io.LimitReader(r.Body, most))
+	rest := int64(0)
+	if err == nil {
+		rest, err = io.Copy(io.Discard, r.Body)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(Echoed{
+		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Proto: r.Proto, Host: r.Host, Peer: r.RemoteAddr, Headers: r.Header,
+		Body: string(body), BodyBytes: int64(len(body)) + rest,
+	})
+}
+
+// zeroes is an endless text of the digit 0.
+type zeroes struct{}
+
+func (zeroes) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '0'
+	}
+	return len(b), nil
+}
