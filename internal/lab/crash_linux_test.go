@@ -22,7 +22,7 @@ func upAndStay(args []string) int {
 	if err := json.Unmarshal([]byte(args[1]), &d); err != nil {
 		return 3
 	}
-	m, err := New(Config{StateDir: args[0]})
+	m, err := New(Config{StateDir: args[0], Engine: &impairer{}})
 	if err != nil {
 		return 4
 	}

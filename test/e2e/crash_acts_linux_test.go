@@ -60,7 +60,7 @@ var acts = []act{
 	{name: "restore", passes: []string{"lease.restore."}, args: []string{"--keep"}, earlier: (*play).keep, run: func(*play) {}},
 	{name: "lead", passes: []string{"ebpf.lead."}, run: (*play).lead},
 	{name: "lab", passes: []string{"lab.service.", "lab.down.", "lab.up.complete", "lab.up.device", "netem.root.added"}, slow: true, lab: true, run: (*play).lab},
-	{name: "half a lab", passes: []string{"lab.up."}, lab: true, run: (*play).lab},
+	{name: "half a lab", passes: []string{"lab.up."}, lab: true, run: (*play).shapes},
 	{name: "faults", passes: []string{"lease.", "offload.", "ebpf.", "netem."}, many: true, run: (*play).faults},
 }
 
@@ -285,6 +285,26 @@ func (p *play) lab() {
 	p.note(err)
 	p.apply(fault.Spec{Target: "pg", Packet: lossOf(10), Direction: fault.Both})
 	_, err = p.client.LabDown(p.ctx(), "pg")
+	p.note(err)
+}
+
+// shapesText is a lab of each thing that one is made of, but services.
+const shapesText = `
+lab: nt-e2e-shapes
+nodes: {a: {}, b: {forward: true}, c: {sysctls: {net.ipv4.tcp_syn_retries: 3}}}
+switches: {lan: {subnet6: "fd00:9::/64"}}
+links:
+  - {a: a, b: lan}
+  - {a: b, b: lan, impairment: {delay: 1ms}}
+  - {a: b, b: c, wire: false}
+targets: {c: {node: c, client: a, port: 80}}
+`
+
+// shapes makes a lab with everything but services, and takes it down.
+func (p *play) shapes() {
+	_, err := p.client.LabUp(p.ctx(), labfile.Request{Text: []byte(shapesText), From: labfile.Source{Path: "shapes.yaml"}}, nil)
+	p.note(err)
+	_, err = p.client.LabDown(p.ctx(), "nt-e2e-shapes")
 	p.note(err)
 }
 

@@ -117,7 +117,7 @@ func features(device string) []uint32 {
 func remains(stateDir string, labs bool) (found []string) {
 	entries, _ := os.ReadDir("/run/netns")
 	for _, e := range entries {
-		if lentByDead(e.Name()) || labs && strings.HasPrefix(e.Name(), "netem-pg-") {
+		if lentByDead(e.Name()) || labs && (strings.HasPrefix(e.Name(), "netem-pg-") || strings.HasPrefix(e.Name(), "netem-nt-e2e-shapes-")) {
 			found = append(found, "namespace "+e.Name())
 		}
 	}
