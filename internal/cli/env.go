@@ -100,6 +100,8 @@ type PacketStore interface {
 type TargetStore interface {
 	Targets(ctx context.Context) ([]target.Target, error)
 	Resolve(ctx context.Context, name string) (target.Target, error)
+	AddTarget(ctx context.Context, d target.Definition) (target.Target, error)
+	RemoveTarget(ctx context.Context, name string, force bool) (cleared []fault.Fault, err error)
 }
 
 // LabStore makes labs.

@@ -17,7 +17,7 @@ netemctl clear --all`,
 
 	"loss": `
 netemctl loss 20% --target pg
-netemctl loss 5% --loss-correlation 25% --target pg --ttl 1m
+netemctl loss 20% --target container:web:8080   # or pid:N, host:NAME, ...
 netemctl loss 20% --target pg --wait 5m -- go test ./...
 netemctl loss 1% --dev eth0 --protocol tcp --port 5432 --dst db.example --dry-run`,
 	"delay": `
@@ -165,12 +165,22 @@ netemctl lab show pg -o yaml > pg.yaml`,
 sudo netemctl lab exec client -- psql -h 10.77.0.2 -U postgres
 sudo netemctl lab exec --lab pg server -- ss -ti`,
 	"target": `
-netemctl target list`,
+netemctl target list
+netemctl target add web --container web --port 8080`,
+	"target add": `
+netemctl target add web --container web --port 8080
+netemctl target add db --host db.example --port 5432 --protocol tcp
+netemctl target add lan --address-in 198.51.100.0/24
+netemctl target add api --unit api.service`,
+	"target remove": `
+netemctl target remove web
+netemctl target remove web --force   # clears the faults on it`,
 	"target list": `
 netemctl target list
 netemctl target list -o json`,
 	"target resolve": `
-netemctl target resolve pg`,
+netemctl target resolve pg
+netemctl target resolve container:web:8080 -o json`,
 
 	"doctor": `
 netemctl doctor

@@ -384,6 +384,26 @@ func (a *fakeAgent) Targets(context.Context) ([]target.Target, error) {
 	return d.Resolve()
 }
 
+func (a *fakeAgent) AddTarget(_ context.Context, d target.Definition) (target.Target, error) {
+	to := target.Place{Device: "veth1", Index: 7, Hook: target.Egress, Match: d.Flows()}
+	from := to
+	from.Hook, from.Match = target.Ingress, to.Match.Reverse()
+	return target.Target{Name: d.Name, Definition: d, Origin: target.OriginAdded, To: to, From: from}, nil
+}
+
+func (a *fakeAgent) RemoveTarget(_ context.Context, name string, force bool) ([]fault.Fault, error) {
+	on := []fault.Fault{}
+	for _, f := range a.faults {
+		if f.Spec.Target == name {
+			on = append(on, f)
+		}
+	}
+	if len(on) > 0 && !force {
+		return nil, fmt.Errorf("target remove: %w: there are faults on %s: %s", fault.ErrConflict, name, on[0].ID)
+	}
+	return on, nil
+}
+
 func (a *fakeAgent) Resolve(ctx context.Context, name string) (target.Target, error) {
 	ts, err := a.Targets(ctx)
 	if err != nil {

@@ -106,7 +106,7 @@ func inNetns(command, namespace string) string {
 // agent would.
 func (a *app) planPlaces(ctx context.Context, spec fault.Spec) ([]target.Place, error) {
 	if spec.Selector == nil {
-		t, err := builtinTarget(spec.Target)
+		t, err := a.planTarget(ctx, spec.Target)
 		return placesOf(t, directionOf(spec)), err
 	}
 	m, err := spec.Selector.Match(ctx, a.env.LookupHost)
@@ -131,6 +131,24 @@ func (a *app) planPlaces(ctx context.Context, spec fault.Spec) ([]target.Place, 
 		}
 	}
 	return places, nil
+}
+
+// planTarget finds a target of the built-in labs without an agent; any other is the agent's to
+// find.
+func (a *app) planTarget(ctx context.Context, name string) (target.Target, error) {
+	t, err := builtinTarget(name)
+	if err == nil {
+		return t, nil
+	}
+	agent, dialing := a.dial()
+	if dialing != nil {
+		if target.Inline(name) {
+			return t, dialing
+		}
+		return t, err
+	}
+	defer agent.Close()
+	return agent.Resolve(ctx, name)
 }
 
 // builtinTarget finds a target of the built-in labs.

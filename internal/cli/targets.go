@@ -12,7 +12,7 @@ import (
 
 func (a *app) target() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "target", Short: "Names that a fault or a probe can be aimed at"})
-	cmd.AddCommand(a.targetList(), a.targetResolve())
+	cmd.AddCommand(a.targetList(), a.targetResolve(), a.targetAdd(), a.targetRemove())
 	return cmd
 }
 
@@ -27,6 +27,22 @@ type targetView struct {
 	ServerNamespace string    `json:"server_namespace"`
 	To              placeView `json:"to"`
 	From            placeView `json:"from"`
+	// Origin is config, added, lab or inline; Definition what the name stands for, empty of a
+	// lab's target; Missing why it is nowhere now.
+	Origin     target.Origin `json:"origin"`
+	Definition string        `json:"definition"`
+	Missing    string        `json:"missing"`
+	// Moves says that it is looked for again while a fault lasts.
+	Moves bool `json:"moves"`
+	// Engines are what each engine would do there, where that was asked for.
+	Engines []engineView `json:"engines,omitempty"`
+}
+
+type engineView struct {
+	Engine      string `json:"engine"`
+	To          string `json:"to"`
+	From        string `json:"from"`
+	Unavailable string `json:"unavailable"`
 }
 
 type placeView struct {
@@ -39,10 +55,15 @@ type placeView struct {
 }
 
 func viewTarget(t target.Target) targetView {
-	return targetView{
+	v := targetView{
 		Name: t.Name, Lab: t.Lab, Node: t.Node, Address: endText(t.Address), Proxy: endText(t.Proxy),
 		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace, To: viewPlace(t.To), From: viewPlace(t.From),
+		Origin: t.Origin, Definition: t.Definition.String(), Missing: t.Missing, Moves: t.Moves,
 	}
+	for _, e := range t.Engines {
+		v.Engines = append(v.Engines, engineView(e))
+	}
+	return v
 }
 
 func viewPlace(p target.Place) placeView {
@@ -73,12 +94,19 @@ func (a *app) targetList() *cobra.Command {
 			}
 			return a.emit(answer{kind: "targets", data: data, lines: anys(data.Targets), table: func(w io.Writer, s style) {
 				if len(ts) == 0 {
-					a.say("no target; make a lab: netemctl lab up pg")
+					a.say("no target; make a lab: netemctl lab up pg; or aim at what runs here: --target container:NAME, pid:N, host:NAME")
 					return
 				}
-				t := table{head: []string{"TARGET", "LAB", "NODE", "ADDRESS", "PROXY", "PACKETS TO IT PASS"}}
+				t := table{head: []string{"TARGET", "FROM", "STANDS FOR", "ADDRESS", "PROXY", "PACKETS TO IT PASS"}}
 				for i, v := range data.Targets {
-					t.add(s.bold(v.Name), dash(v.Lab), dash(v.Node), dash(v.Address), dash(v.Proxy), ts[i].To.String())
+					stands, where := v.Definition, ts[i].To.String()
+					if v.Lab != "" {
+						stands = v.Node + " of lab " + v.Lab
+					}
+					if v.Missing != "" {
+						where = "nowhere: " + v.Missing
+					}
+					t.add(s.bold(v.Name), dash(string(v.Origin)), dash(stands), dash(v.Address), dash(v.Proxy), where)
 				}
 				t.write(w, s)
 			}})
@@ -88,13 +116,8 @@ func (a *app) targetList() *cobra.Command {
 
 func (a *app) targetResolve() *cobra.Command {
 	return &cobra.Command{
-		Use: "resolve NAME", Short: "Say where a target's packets pass now", Args: arguments(1, "NAME"),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return beginning(a.targetNames(cmd.Context()), typed), cobra.ShellCompDirectiveNoFileComp
-		},
+		Use: "resolve NAME", Short: "Say where a target's packets pass now: device, flow and direction, and each engine's placement", Args: arguments(1, "NAME"),
+		ValidArgsFunction: a.completeTargetName,
 		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
 			t, err := agent.Resolve(cmd.Context(), args[0])
 			if err != nil {
@@ -102,15 +125,32 @@ func (a *app) targetResolve() *cobra.Command {
 			}
 			return a.emit(answer{kind: "target", data: viewTarget(t), table: func(w io.Writer, s style) {
 				fmt.Fprintln(w, s.bold(t.Name))
-				pairs(w, s, [][2]string{
+				rows := [][2]string{
+					{"stands for", t.Definition.String()},
+					{"from", string(t.Origin)},
 					{"address", endText(t.Address)},
 					{"proxy", endText(t.Proxy)},
 					{"clients in", t.ClientNamespace},
 					{"served in", t.ServerNamespace},
-					{"to it", t.To.String() + ", " + t.To.Match.String()},
-					{"from it", t.From.String() + ", " + t.From.Match.String()},
-				})
+					{"to it", passing(t.To)},
+					{"from it", passing(t.From)},
+				}
+				if t.Moves {
+					rows = append(rows, [2]string{"moves", "looked up again while a fault lasts: its addresses, and the way there"})
+				}
+				for _, e := range t.Engines {
+					switch {
+					case e.Unavailable != "":
+						rows = append(rows, [2]string{e.Engine, "not here: " + e.Unavailable})
+					default:
+						rows = append(rows, [2]string{e.Engine + ", to", e.To}, [2]string{e.Engine + ", from", e.From})
+					}
+				}
+				pairs(w, s, rows)
 			}})
 		}),
 	}
 }
+
+// passing says where packets pass, and which.
+func passing(p target.Place) string { return p.String() + ", " + p.Match.String() }

@@ -66,7 +66,7 @@ func (a *app) trafficFlags(cmd *cobra.Command, s *spot) {
 // deviceFlags name a device.
 func (a *app) deviceFlags(cmd *cobra.Command, s *target.Selector, usage string) {
 	cmd.Flags().Var(once(&s.Device, "DEV", wantDevice), "dev", usage)
-	cmd.Flags().Var(once(&s.Namespace, "NAME", wantNamespace), "netns", "network namespace `NAME` of --dev (default the agent's)")
+	cmd.Flags().Var(onceParsed(&s.Namespace, "NAME", wantNamespace, parseNamespace), "netns", "network namespace `NAME` of --dev, its path or pid:N (default the agent's)")
 	a.completeDevices(cmd, &s.Namespace)
 }
 

@@ -60,16 +60,20 @@ func optional[T any](dst **T, kind string, parse func(string) (T, error)) pflag.
 // once is a flag with one text that is not empty: an unset
 // variable of a shell must not mean what leaving the flag out means.
 func once(dst *string, kind, want string) pflag.Value {
-	given := false
+	return onceParsed(dst, kind, want, func(s string) (string, error) { return s, nil })
+}
+
+func onceParsed(dst *string, kind, want string, parse func(string) (string, error)) pflag.Value {
+	given := ""
 	return typed(dst, kind, func(s string) (string, error) {
 		switch {
 		case strings.TrimSpace(s) == "":
 			return "", &qdisc.FieldError{Value: s, Want: want}
-		case given && s != *dst: // a shell's completion reads a line twice
+		case given != "" && s != given: // a shell's completion reads a line twice
 			return "", &qdisc.FieldError{Value: s, Want: "it once"}
 		}
-		given = true
-		return s, nil
+		given = s
+		return parse(s)
 	}, nil)
 }
 
@@ -77,7 +81,7 @@ func once(dst *string, kind, want string) pflag.Value {
 const (
 	wantTarget    = "the name of a target, as 'netemctl target list' shows it"
 	wantDevice    = "the name of a device"
-	wantNamespace = "the name of a network namespace; leave the flag out for the agent's own"
+	wantNamespace = "the name of a network namespace, the path of its file or pid:N; leave the flag out for the agent's own"
 	wantCgroup    = "the path of a cgroup below the root of its hierarchy, such as /system.slice/pg.service, or the name of a systemd unit"
 	wantLab       = "the name of a lab, such as pg"
 )
