@@ -87,7 +87,7 @@ func startOwn(ctx context.Context) (*ownAgent, error) {
 		return nil, err
 	}
 	agent.RaiseProcs()
-	a, err := agent.New(ctx, agent.Config{StateDir: o.dir, Settings: ownSettings(), Log: o.log.logger()})
+	a, err := agent.New(ctx, agent.Config{StateDir: o.dir, Settings: ownSettings(), Fresh: true, Log: o.log.logger()})
 	if err != nil {
 		return nil, errors.Join(err, o.watcher.close())
 	}

@@ -33,4 +33,3 @@ func (c closing) Run() int {
 	}
 	return code
 }
-

@@ -26,6 +26,9 @@ import (
 // What the journal of the last life says was open is settled then: it said where to look,
 // also in a namespace that has lost its name.
 func (a *Agent) clearLeftovers(ctx context.Context, last journal.Last) error {
+	if a.cfg.Fresh {
+		return nil
+	}
 	targets, err := a.labs.Targets(ctx)
 	if err != nil {
 		return err
