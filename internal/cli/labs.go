@@ -106,6 +106,10 @@ func (a *app) labDown() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			also := ""
+			if !existed {
+				also = a.othersUp(cmd.Context(), agent)
+			}
 			data := struct {
 				Name    string `json:"name"`
 				Existed bool   `json:"existed"`
@@ -115,10 +119,23 @@ func (a *app) labDown() *cobra.Command {
 					fmt.Fprintf(w, "lab %s is down\n", args[0])
 					return
 				}
-				a.say("lab %s was not up", args[0])
+				a.say("lab %s was not up%s", args[0], also)
 			}})
 		}),
 	}
+}
+
+// othersUp says which labs are up, for whoever mistyped a name.
+func (a *app) othersUp(ctx context.Context, agent Agent) string {
+	ls, err := agent.Labs(ctx)
+	if err != nil || len(ls) == 0 {
+		return ""
+	}
+	names := make([]string, len(ls))
+	for i, l := range ls {
+		names[i] = l.Name
+	}
+	return "; up: " + few(names)
 }
 
 func (a *app) labList() *cobra.Command {

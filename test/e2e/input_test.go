@@ -34,7 +34,7 @@ func testBadInput(t *testing.T, a agent) {
 		{"show f99", 1, "f99"},
 		{"clear f99", 1, "f99"},
 		{"change f99 --loss 1%", 1, "f99"},
-		{"lab up nope", 1, "known: pg"},
+		{"lab up nope", 1, "built in: pg"},
 		{"probe pg --target pg -n 0", 2, "from 1 to"},
 		{"toxic latency --latency 5 --target pg", 2, "latency"},
 		{"frobnicate", 2, "loss"},
