@@ -2,7 +2,9 @@ package location
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -20,6 +22,10 @@ import (
 // that they are for, on ingress, or on loopback on egress, where every packet passes.
 func (Finder) cgroup(ctx context.Context, d target.Definition) (target.Target, error) {
 	c, err := cgroup.Find(d.Cgroup + d.Unit) // the one or the other
+	if errors.Is(err, fs.ErrNotExist) {
+		// It is well-formed, and may come back.
+		return target.Target{}, fmt.Errorf("target %s: %w: %s", d.Subject(), target.ErrVanished, err.Error())
+	}
 	if err != nil {
 		return target.Target{}, fmt.Errorf("target %s: %w", d.Subject(), err)
 	}
