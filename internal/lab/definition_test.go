@@ -187,6 +187,9 @@ func TestValidate(t *testing.T) {
 		}, []string{`services.x.command "b\x00": want a text without a NUL byte`}},
 		{"circle", func(d *Definition) { d.Nodes[1].Services[1].Upstream = "server:15432" }, []string{`services.proxy.upstream "server:15432": want a service that does not wait for this one`}},
 		{"port", func(d *Definition) { d.Nodes[1].Services[1].Port = 5432 }, []string{`services.proxy.port "5432": is another service's`}},
+		{"ready at another's", func(d *Definition) {
+			d.Nodes[1].Services[1] = ServiceDefinition{Name: "x", Command: []string{"x"}, Ready: Readiness{TCP: 5432}}
+		}, []string{`services.x.ready.tcp "5432": is another service's of the node`}},
 		{"ready", func(d *Definition) {
 			d.Nodes[1].Services[0].Ready, d.Nodes[1].Services[0].ReadyTimeout = Readiness{TCP: 1, HTTP: "x"}, -1
 		}, []string{`services.postgres.ready: want one of tcp, http and command`, `ready.http "x": want a URL`, `ready_timeout "-1ns": want up to 1h`}},

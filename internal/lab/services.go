@@ -32,6 +32,12 @@ func (d Definition) checkServiceNames(bad *mistakes) {
 				bad.say(path+".port", strconv.Itoa(int(s.Port)), "is another service's of the node", "another port")
 			}
 			ports[s.Port] = true
+			if at := s.Ready.TCP; at != 0 && at != s.Port {
+				if ports[at] {
+					bad.say(path+".ready.tcp", strconv.Itoa(int(at)), "is another service's of the node", "another port")
+				}
+				ports[at] = true
+			}
 			s.check(path, bad)
 		}
 	}
