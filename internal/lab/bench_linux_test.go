@@ -199,6 +199,11 @@ func byIP(b testing.TB, l *layout) func() {
 			fmt.Fprintf(&up, "ip -n %s route replace %s %s dev %s src %s congctl %s\n", ns(s), r.to, via, r.device.name, r.source, congestionControl)
 		}
 	}
+	b.Cleanup(func() { // when the shell failed
+		for _, s := range l.spots {
+			_ = namespaces.Delete(ns(s))
+		}
+	})
 	run := func(name, script string) {
 		path := filepath.Join(b.TempDir(), name)
 		if err := os.WriteFile(path, []byte("set -e\n"+script), 0o600); err != nil {

@@ -302,7 +302,7 @@ targets: {c: {node: c, client: a, port: 80}}
 
 // shapes makes a lab with everything but services, and takes it down.
 func (p *play) shapes() {
-	_, err := p.client.LabUp(p.ctx(), labfile.Request{Text: []byte(shapesText), From: labfile.Source{Path: "shapes.yaml"}}, nil)
+	_, err := p.client.LabUp(p.ctx(), labfile.Request{Name: "nt-e2e-shapes", Text: []byte(shapesText), From: labfile.Source{Path: "shapes.yaml"}}, nil)
 	p.note(err)
 	_, err = p.client.LabDown(p.ctx(), "nt-e2e-shapes")
 	p.note(err)
