@@ -153,7 +153,7 @@ func cleanUp(ctx context.Context, dir string, log *slog.Logger) error {
 	}
 	settings := ownSettings()
 	settings.StateDir = dir
-	removed, err := agent.Cleanup(ctx, agent.Config{StateDir: dir, Settings: settings, Log: log})
+	removed, err := agent.Cleanup(ctx, agent.Config{StateDir: dir, Settings: settings, Fresh: true, Log: log})
 	for _, r := range removed {
 		log.Info("removed", "what", r)
 	}

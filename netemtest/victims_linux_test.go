@@ -17,9 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"netemd/internal/testenv"
 	"netemd/namespaces"
 	"netemd/netemtest"
+	"netemd/qdisc"
 )
 
 // A victim is this test program once more, as go test would run it, which makes faults in
@@ -36,7 +39,7 @@ func TestVictim(t *testing.T) {
 		t.Skip("for the tests that start it")
 	}
 	lab := netemtest.Lab(t, shop) // with a process of its own
-	f := netemtest.Inject(t, netemtest.Spec{Device: "v0", Namespace: os.Getenv(placeEnv), Direction: netemtest.Both, Rule: netemtest.Rule{Packets: "every:1"}})
+	f := netemtest.Inject(t, netemtest.Spec{Device: "v0", Namespace: os.Getenv(placeEnv), Direction: netemtest.Both, Netem: qdisc.Netem{Loss: 100}})
 	netemtest.Partition(t, "api").AllowUnmet()
 	netemtest.Toxic(t, "api", netemtest.ToxicSpec{Kind: "down"})
 	fmt.Println("ready", lab.Name(), netemtest.WatcherPID())
@@ -119,6 +122,25 @@ func (p place) dial(t *testing.T, limit time.Duration, address string) error {
 		}
 		return err
 	})
+}
+
+// strangers are the devices that nobody of this test made.
+func (p place) strangers(t *testing.T) (found []string) {
+	t.Helper()
+	for ns, device := range map[string]string{p.near: "v0", p.far: "v1"} {
+		if err := namespaces.Do(t.Context(), ns, func() error {
+			links, err := netlink.LinkList()
+			for _, l := range links {
+				if name := l.Attrs().Name; name != "lo" && name != device {
+					found = append(found, fmt.Sprintf("device %s in %s", name, ns))
+				}
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
 }
 
 // victim is one that runs.
@@ -227,12 +249,12 @@ func (v *victim) namespaces(t *testing.T) []string {
 }
 
 // gone waits until nothing is left of the victim.
-func (v *victim) gone(t *testing.T) {
+func (v *victim) gone(t *testing.T, p place) {
 	t.Helper()
 	var left []string
 	begun := time.Now()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		left = slices.Concat(v.folders(t), v.namespaces(t), v.processes(t))
+		left = slices.Concat(v.folders(t), v.namespaces(t), v.processes(t), p.strangers(t))
 		if alive(v.watcher) {
 			left = append(left, fmt.Sprintf("watcher %d", v.watcher))
 		}
@@ -295,7 +317,7 @@ func TestEndsWithoutCleanup(t *testing.T) {
 				t.Error("the fault is still in force")
 			}
 			t.Logf("an answer %v after its end", time.Since(start).Round(time.Millisecond))
-			v.gone(t)
+			v.gone(t, p)
 		})
 	}
 }
@@ -322,5 +344,5 @@ func TestNextClearsWhatWatchersDidNot(t *testing.T) {
 		t.Errorf("the next test began beside %v", left)
 	}
 	next.ended(t)
-	next.gone(t)
+	next.gone(t, p)
 }

@@ -53,8 +53,9 @@ type Config struct {
 	// Connections are further TCP connections by which the agent is controlled, beside its
 	// own listener's, which a fault may hit only when it is forced to; nil for none.
 	Connections func() []Connection
-	// Fresh says that no agent ever had this state folder, under this name, before: then
-	// nothing of an earlier one is looked for, which takes a look into every namespace.
+	// Fresh says that no agent had this state folder, under this name, before the one that
+	// is started, or cleaned up behind: then there is nothing of an earlier one to look for,
+	// which takes a look into every namespace.
 	Fresh bool
 	Log   *slog.Logger
 	// Ready is called when the agent answers, and Stopping when its end begins; nil: not.

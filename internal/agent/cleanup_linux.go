@@ -38,7 +38,7 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 		err = errors.Join(err, a.audit.Close())
 	}()
 	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
-		return sweep(ctx, cfg.StateDir, newOffloads(cfg), nil)
+		return sweep(ctx, cfg.StateDir, newOffloads(cfg), nil, true)
 	}
 	lock, err := lockStateDir(cfg.StateDir)
 	if err != nil {
@@ -61,8 +61,10 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 	if st, err := os.Lstat(cfg.Socket); err == nil && st.Mode().Type() == os.ModeSocket {
 		removed = append(removed, "socket "+cfg.Socket)
 	}
+	// The journal of a folder that was new says all, if it can be read.
+	everywhere := !cfg.Fresh || unread != nil || last.Torn+last.Damaged > 0
 	errs := []error{unread, labs.Cleanup(ctx), labs.Close(), defined.forget()}
-	swept, err := sweep(ctx, cfg.StateDir, newOffloads(cfg), last.Open)
+	swept, err := sweep(ctx, cfg.StateDir, newOffloads(cfg), last.Open, everywhere)
 	errs = append(errs, err, removeSocket(cfg.Socket), forget(j, errors.Join(append(errs, err)...)), removeStateDir(cfg, lock))
 	return append(removed, swept...), errors.Join(errs...)
 }

@@ -41,7 +41,7 @@ func (a *Agent) clearLeftovers(ctx context.Context, last journal.Last) error {
 	}
 	// Neither another's namespace nor one setting that does not come back keeps us from
 	// starting, or the rest from being cleared; what is recorded is tried again.
-	removed, err := sweep(ctx, a.cfg.StateDir, a.offloads, last.Open)
+	removed, err := sweep(ctx, a.cfg.StateDir, a.offloads, last.Open, true)
 	for _, f := range openInWords(last.Open) {
 		a.cfg.Log.Warn("an earlier agent was killed", "left", f)
 	}
@@ -64,7 +64,8 @@ func (a *Agent) clearLeftovers(ctx context.Context, last journal.Last) error {
 // sweep removes what dead agents with this state folder left on devices that are not
 // netemd's own, in the agent's namespace, in all that have a name and in those of open
 // faults, and restores offload settings. It returns what it did in words, a line for each.
-func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open []journal.Entry) (done []string, err error) {
+// Where the open faults are all that there can be, it need not look everywhere.
+func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open []journal.Entry, everywhere bool) (done []string, err error) {
 	stays := takeBack()
 	names, before, giveBack := nameAgain(open)
 	defer func() {
@@ -79,7 +80,7 @@ func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open 
 		return nil, err
 	}
 	for _, e := range entries {
-		if !e.Stale && !slices.Contains(names, e.Name) {
+		if !e.Stale && !slices.Contains(names, e.Name) && (everywhere || isIn(e.Name, open)) {
 			names = append(names, e.Name)
 		}
 	}
@@ -105,6 +106,13 @@ func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open 
 		done = append(done, fmt.Sprintf("the record of the offload of %s, which is gone", at(o.Namespace, o.Device)))
 	}
 	return done, errors.Join(err, repaired)
+}
+
+// isIn reports whether a place of an open fault is in the namespace of that name.
+func isIn(namespace string, open []journal.Entry) bool {
+	return slices.ContainsFunc(open, func(e journal.Entry) bool {
+		return slices.ContainsFunc(e.Places, func(p journal.Place) bool { return p.Namespace == namespace })
+	})
 }
 
 func at(namespace, device string) string {
