@@ -240,4 +240,3 @@ func (m *Manager) devices(ctx context.Context, r *running) error {
 	}
 	return m.impair(ctx, r.layout)
 }
-
