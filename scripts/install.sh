@@ -10,7 +10,7 @@ die() { say "$*"; exit 1; }
 what=${1:-}
 case $what in
 demo) wanted=(ca-certificates iproute2 postgresql) ;;
-test) wanted=(ca-certificates iproute2 postgresql procps kmod xz-utils busybox-static qemu-system-x86 qemu-system-common protobuf-compiler) ;;
+test) wanted=(ca-certificates iproute2 postgresql procps kmod xz-utils busybox-static docker.io qemu-system-x86 qemu-system-common protobuf-compiler) ;;
 *) die "usage: install.sh demo|test" ;;
 esac
 
@@ -24,6 +24,7 @@ esac
 installed() {
 	case $1 in
 	# Another source may have brought these under another package name.
+	docker.io) [[ -x /usr/sbin/dockerd || -x /usr/bin/dockerd ]] ;;
 	postgresql) compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null ;;
 	protobuf-compiler) command -v protoc >/dev/null ;;
 	# The package is one of two that have /bin/busybox; only this one needs no library.
@@ -65,6 +66,15 @@ if ((${#lacks[@]})); then
 		say "writing $conf, so that PostgreSQL comes without a running cluster"
 		"${sudo[@]}" install -d -m 755 "${conf%/*}"
 		echo 'create_main_cluster = false' | "${sudo[@]}" tee "$conf" >/dev/null
+	fi
+	# The tests start an engine of their own, in namespaces of its own; the package's service is
+	# not to be started for it. Debian's way to say so is policy-rc.d (invoke-rc.d(8)).
+	policy=/usr/sbin/policy-rc.d
+	if [[ " ${lacks[*]} " == *" docker.io "* && ! -e $policy ]]; then
+		say "writing $policy while the packages are installed, so that no service is started"
+		printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee "$policy" >/dev/null
+		"${sudo[@]}" chmod 755 "$policy"
+		trap '"${sudo[@]}" rm -f "$policy"' EXIT
 	fi
 	add "${lacks[@]}"
 fi
