@@ -125,7 +125,7 @@ func every(t reflect.Type, parent string, f func(key string, t reflect.Type)) {
 		} else if strings.HasPrefix(ft.Name(), "Named[") { // its names are the user's; its values have tests of their own
 			continue
 		}
-		if _, text := reflect.New(ft).Interface().(encoding.TextUnmarshaler); text {
+		if _, text := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(ft)); text {
 			continue
 		}
 		if ft.Kind() == reflect.Slice && !strings.HasPrefix(key, "targets.") && ft.Elem().Kind() == reflect.Struct {

@@ -83,8 +83,6 @@ type unit struct {
 	parse  func(string) (any, error)
 	format func(any) string
 	want   string
-	// pattern is the form in a JSON schema, as a regular expression; empty for any text.
-	pattern string
 }
 
 func unitOf[T any](parse func(string) (T, error), format func(T) string, want string) unit {
