@@ -49,12 +49,16 @@ func (h *held) places() []target.Place {
 }
 
 // at returns the faults that are in force on s, oldest first.
-func (m *Manager) at(s slot) []fault.Fault {
+func (m *Manager) at(s slot) []fault.Fault { return m.atWith(s, nil) }
+
+// atWith is at with the faults of one more, whose end has begun: as it is until it is taken
+// out of force.
+func (m *Manager) atWith(s slot, more *held) []fault.Fault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var on []fault.Fault
 	for _, h := range m.order {
-		if h.ending || !time.Now().Before(h.fault.Expires) {
+		if h != more && (h.ending || !time.Now().Before(h.fault.Expires)) {
 			continue
 		}
 		for _, o := range h.slots {

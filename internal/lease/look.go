@@ -199,7 +199,7 @@ func (m *Manager) rebase(ctx context.Context, h *held) {
 // compare reads one slot, adds its counters to now, and reports whether it is as it
 // should be.
 func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (bool, error) {
-	on := m.at(s)
+	on := m.atWith(s, h)
 	if s.proxy != "" {
 		got, err := m.cfg.Stream.Read(ctx, h.target)
 		same := slices.Equal(got, fault.NormalizeToxics(toxicsOf(on)))

@@ -118,3 +118,26 @@ func TestHowAFaultEnded(t *testing.T) {
 		}
 	})
 }
+
+// A fault that was in force to its end, however it ended, is not told as one that was not.
+func TestNoReasonAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, newFakeEngine())
+		cleared, err := m.Apply(t.Context(), loss(20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, err := m.Clear(t.Context(), fault.Selector{ID: cleared.ID}, "uid 0")
+		if err != nil || len(ended) != 1 || ended[0].Reason != "" {
+			t.Errorf("cleared: %+v, %v", ended, err)
+		}
+		if _, err := m.Apply(t.Context(), loss(20)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(fault.DefaultTTL + time.Second)
+		last := m.events.kept[len(m.events.kept)-1]
+		if last.Kind != "expired" || last.Fault.Reason != "" {
+			t.Errorf("event %s because of %q", last.Kind, last.Fault.Reason)
+		}
+	})
+}
