@@ -68,7 +68,7 @@ type subnet struct {
 func (d Definition) networks(bad *mistakes) (switches, links []*network) {
 	var given []subnet
 	var automatic []*network
-	make := func(path string, first, six netip.Prefix) *network {
+	newNetwork := func(path string, first, six netip.Prefix) *network {
 		n := &network{path: path}
 		for _, s := range []subnet{{path + ".subnet", first}, {path + ".subnet6", six}} {
 			if s.prefix.IsValid() && bad.subnet(s) {
@@ -87,14 +87,14 @@ func (d Definition) networks(bad *mistakes) (switches, links []*network) {
 	switchOf := map[string]bool{}
 	for _, s := range d.Switches {
 		switchOf[s.Name] = true
-		switches = append(switches, make("switches."+s.Name, s.Subnet, s.Subnet6))
+		switches = append(switches, newNetwork("switches."+s.Name, s.Subnet, s.Subnet6))
 	}
 	for i, l := range d.Links {
 		if switchOf[l.A] || switchOf[l.B] {
 			links = append(links, nil)
 			continue
 		}
-		links = append(links, make(linkPath(i), l.Subnet, l.Subnet6))
+		links = append(links, newNetwork(linkPath(i), l.Subnet, l.Subnet6))
 	}
 	taken := bad.overlaps(given)
 	next := AutomaticNetwork.Addr()
