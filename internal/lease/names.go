@@ -18,7 +18,11 @@ import (
 func (m *Manager) lookUpAll(ctx context.Context) {
 	m.mu.Lock()
 	selectors, ids := map[string]target.Selector{}, map[string][]string{}
+	moving := map[string][]standing{}
 	for _, h := range m.order {
+		if h.target.Moves {
+			moving[h.fault.Spec.Target] = append(moving[h.fault.Spec.Target], standing{h.fault.ID, h.fault.Spec, h.target})
+		}
 		if s := h.fault.Spec.Selector; s != nil && s.NeedsLookup() {
 			selectors[s.String()] = *s
 			ids[s.String()] = append(ids[s.String()], h.fault.ID)
@@ -36,7 +40,33 @@ func (m *Manager) lookUpAll(ctx context.Context) {
 			}
 		})
 	}
+	for _, on := range moving {
+		looking.Go(func() {
+			t, err := m.cfg.Resolve(ctx, on[0].spec)
+			for _, h := range on {
+				if ctx.Err() == nil {
+					m.follow(ctx, h.id, t.To.Match, errors.Join(err, otherWay(t, h.target, err)))
+				}
+			}
+		})
+	}
 	looking.Wait()
+}
+
+// standing is a fault on a target that moves, and where it stands.
+type standing struct {
+	id     string
+	spec   fault.Spec
+	target target.Target
+}
+
+// otherWay is an error where a target that moves is reached by another device now. The fault
+// stays where it is, and says so: the engines' places do not move between devices.
+func otherWay(now, before target.Target, err error) error {
+	if err != nil || now.To.Index == before.To.Index && now.To.Cookie == before.To.Cookie && now.To.Hook == before.To.Hook {
+		return nil
+	}
+	return fmt.Errorf("its packets leave by %s now; apply the fault anew to have it there", now.To.Device)
 }
 
 // follow moves a fault to what its host names stand for now. What cannot be done
@@ -224,6 +254,9 @@ func (m *Manager) fits(h, after *held) error {
 
 func sameSelector(a, b *held) bool {
 	s, t := a.fault.Spec.Selector, b.fault.Spec.Selector
+	if s == nil && t == nil {
+		return a.target.Moves && a.fault.Spec.Target == b.fault.Spec.Target
+	}
 	return s != nil && t != nil && s.String() == t.String()
 }
 

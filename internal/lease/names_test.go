@@ -1,9 +1,11 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,6 +206,47 @@ func TestPlaceThatCannotBeLeft(t *testing.T) {
 		e.failClear(nil)
 		if _, err := m.Clear(t.Context(), fault.Selector{ID: f.ID}, "uid 0"); err != nil || len(e.inForce()) > 0 {
 			t.Errorf("clear: %v, in force %v", err, e.inForce())
+		}
+	})
+}
+
+// A target that moves is looked for again as host names are; one that is reached by another
+// device keeps its fault where it is, with a warning.
+func TestTargetMoves(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *fakeEngine, m *Manager, h *fakeHost) {
+		byTarget := m.cfg.Resolve
+		var elsewhere atomic.Bool
+		m.cfg.Resolve = func(ctx context.Context, s fault.Spec) (target.Target, error) {
+			if s.Target != "web" {
+				return byTarget(ctx, s)
+			}
+			t, err := byTarget(ctx, toDB(qdisc.Netem{}))
+			if t.Moves = true; elsewhere.Load() {
+				t.To.Index, t.From.Index, t.To.Device = 99, 99, "w0"
+			}
+			return t, err
+		}
+		spec := fault.Spec{Owner: "uid 0", TTL: time.Hour, Target: "web", Packet: &qdisc.Netem{Loss: 20}}
+		f, err := m.Apply(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.done()
+		h.set("db", "10.0.0.2")
+		nextLookup()
+		if diff := cmp.Diff([]string{"set to 10.0.0.2/32", "clear to 10.0.0.1/32"}, e.done()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		elsewhere.Store(true)
+		nextLookup()
+		got, err := m.Get(t.Context(), f.ID)
+		if err != nil || len(e.done()) > 0 || !strings.Contains(strings.Join(got.Warnings, " "), "its packets leave by w0 now") {
+			t.Errorf("%+v, %v, want it where it was, with a warning", got, err)
+		}
+		elsewhere.Store(false)
+		nextLookup()
+		if got, err = m.Get(t.Context(), f.ID); err != nil || len(got.Warnings) > 0 {
+			t.Errorf("%+v, %v, want no warning", got, err)
 		}
 	})
 }
