@@ -190,7 +190,7 @@ func postgresSettings(at netip.AddrPort, replicated bool) []string {
 	}
 	// A standby that is cut off may come back after so much has been written; what is kept
 	// for it must not fill the state folder, which is memory.
-	return append(all, "wal_level=replica", "max_wal_senders=32", "max_replication_slots=32", "max_slot_wal_keep_size=64MB", "hot_standby=on")
+	return append(all, "wal_level=replica", "max_wal_senders=32", "max_replication_slots=32", "max_slot_wal_keep_size=64MB", "wal_keep_size=64MB", "hot_standby=on")
 }
 
 // command runs one of PostgreSQL's programs, as its user, in a session of its own, and
