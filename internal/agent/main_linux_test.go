@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 	if s := os.Getenv(actorEnv); s != "" {
 		os.Exit(act(s))
 	}
+	if s := os.Getenv(chooserEnv); s != "" {
+		choose(s)
+		os.Exit(0)
+	}
 	if s := os.Getenv(leaverEnv); s != "" {
 		leave(s)
 		os.Exit(1)
