@@ -59,7 +59,7 @@ var names = []string{
 	"lab.up.recorded", "lab.up.marked", "lab.up.sysctls", "lab.up.bridge", "lab.up.namespace", "lab.up.veth", "lab.up.link",
 	"lab.up.address", "lab.up.rule", "lab.up.route", "lab.up.node", "lab.up.impaired",
 	"lab.up.device", "lab.up.complete",
-	"lab.service.cluster", "lab.service.started", "lab.service.recorded",
+	"lab.service.listed", "lab.service.cluster", "lab.service.started", "lab.service.ready",
 	"lab.down.service", "lab.down.namespace", "lab.down.files", "lab.down.record",
 }
 
