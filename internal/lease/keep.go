@@ -107,7 +107,6 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 	}
 	h := &held{fault: fault.Fault{ID: kept.ID, Spec: kept.Spec, State: fault.Active, Applied: kept.Applied, Expires: kept.Expires}}
 	h.fault.Spec.Wait = 0
-	h.wind(time.Since(kept.Applied))
 	m.mu.Lock()
 	if m.held[kept.ID] != nil {
 		m.mu.Unlock()
@@ -124,6 +123,7 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 		return h.fault, nil
 	}
 	m.mu.Unlock()
+	h.wind(time.Since(kept.Applied))
 	if err := m.apply(ctx, h, &waiter{began: time.Now()}, false); err != nil {
 		m.listLost(kept, err)
 		return fault.Fault{}, fmt.Errorf("restore %s: %w", kept.ID, err)

@@ -39,7 +39,8 @@ func (h *held) wind(since time.Duration) {
 	}
 	h.clock = &clock{cursor: s.Begin()}
 	h.clock.of, _ = s.Count()
-	h.clock.cursor.To(max(0, since))
+	// No fault is older than the longest time to live, whatever a clock says.
+	h.clock.cursor.To(min(max(0, since), fault.MaxTTL))
 	h.fault.Spec.Follow(h.clock.cursor.Moment())
 }
 

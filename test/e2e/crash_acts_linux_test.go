@@ -20,6 +20,7 @@ import (
 	"netemd/internal/fault"
 	"netemd/internal/lab/labfile"
 	"netemd/internal/match"
+	"netemd/internal/schedule"
 	"netemd/internal/wire"
 	"netemd/namespaces"
 	"netemd/qdisc"
@@ -58,6 +59,7 @@ var acts = []act{
 	{name: "repair", passes: []string{"lease.repair.", "netem.remains."}, run: (*play).repair},
 	{name: "keep", passes: []string{"lease.keep."}, args: []string{"--keep"}, run: (*play).keep},
 	{name: "restore", passes: []string{"lease.restore."}, args: []string{"--keep"}, earlier: (*play).keep, run: func(*play) {}},
+	{name: "schedule", passes: []string{"lease.step."}, run: (*play).schedule},
 	{name: "lead", passes: []string{"ebpf.lead."}, run: (*play).lead},
 	{name: "lab", passes: []string{"lab.service.", "lab.down.", "lab.up.complete", "lab.up.device", "netem.root.added"}, slow: true, lab: true, run: (*play).lab},
 	{name: "half a lab", passes: []string{"lab.up."}, lab: true, run: (*play).shapes},
@@ -219,6 +221,18 @@ func (p *play) follow() {
 func (p *play) repair() {
 	p.apply(p.g.at("w0", fault.Spec{Packet: lossOf(20), Repair: true}))
 	p.note(p.g.take("w0"))
+	p.within(patience(20 * time.Second))
+}
+
+// schedule has a fault change by its timetable, from a loss to a queue.
+func (p *play) schedule() {
+	const part = 200 * time.Millisecond
+	steps := []schedule.Step{
+		{For: part, Impairment: schedule.Impairment{Packet: *lossOf(20)}},
+		{For: part, Impairment: schedule.Impairment{Packet: *delayOf(10 * time.Millisecond)}},
+		{For: part},
+	}
+	p.apply(p.g.at("w0", fault.Spec{Schedule: &schedule.Schedule{Steps: steps, Rounds: schedule.Forever}, TTL: time.Minute}))
 	p.within(patience(20 * time.Second))
 }
 
