@@ -181,13 +181,7 @@ func TestStepFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		broken := true
-		e.failSets(func(target.Place, qdisc.Netem) error {
-			if broken {
-				return errors.New("no buffer space available")
-			}
-			return nil
-		})
+		e.failSets(func(target.Place, qdisc.Netem) error { return errors.New("no buffer space available") })
 		time.Sleep(1500 * time.Millisecond)
 		f, err := m.Get(t.Context(), h.ID())
 		if err != nil || f.State != fault.Lost || !strings.Contains(f.Reason, "step 2 of its schedule could not be made") || !strings.Contains(f.Reason, "no buffer space") {
@@ -198,7 +192,7 @@ func TestStepFails(t *testing.T) {
 				t.Errorf("in force meanwhile: %v", n)
 			}
 		}
-		broken = false
+		e.failSets(nil)
 		time.Sleep(time.Second)
 		if f, _ := m.Get(t.Context(), h.ID()); f.State != fault.Active || f.Reason != "" || f.Step.Number != 2 || f.Step.Late != time.Second {
 			t.Errorf("tried again: %+v, step %+v", f, f.Step)
