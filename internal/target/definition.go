@@ -1,6 +1,7 @@
 package target
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -204,6 +205,16 @@ func (p *Ports) UnmarshalText(text []byte) (err error) {
 	*p, err = ParsePorts(string(text))
 	return err
 }
+
+// portRange is how records in JSON have Ports: the text form is that of files for people, and
+// says "any" for none, which is read nowhere.
+type portRange struct{ First, Last uint16 }
+
+// MarshalJSON gives both ends as numbers.
+func (p Ports) MarshalJSON() ([]byte, error) { return json.Marshal(portRange(p)) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (p *Ports) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, (*portRange)(p)) }
 
 // Inline reports whether a text is the inline form of a target, and no name.
 func Inline(text string) bool {

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"strings"
@@ -140,4 +141,18 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is said as %q, which reads as %q: %v", s, d, again, err)
 		}
 	})
+}
+
+// Records have ports as they had before there was a text form, also none.
+func TestPortsInRecords(t *testing.T) {
+	for want, p := range map[string]Ports{`{"First":0,"Last":0}`: {}, `{"First":80,"Last":90}`: {80, 90}} {
+		text, err := json.Marshal(p)
+		var back Ports
+		if err == nil {
+			err = json.Unmarshal(text, &back)
+		}
+		if err != nil || string(text) != want || back != p {
+			t.Errorf("%v: %s, %v, %v, want %s", p, text, back, err, want)
+		}
+	}
 }
