@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +21,7 @@ type Fault struct {
 	held  *Injection
 	// The two things that a test may accept.
 	allowGaps, allowUnmet bool
-	once                  sync.Once
+	cleared               atomic.Bool
 }
 
 // Inject makes the fault that spec says and ends it with the test. Loss, Delay, Partition, Drop
@@ -120,23 +120,23 @@ func (f *Fault) Change(n qdisc.Netem) {
 // nothing.
 func (f *Fault) Clear() {
 	f.t.Helper()
-	f.once.Do(func() {
-		f.t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), endTime)
-		defer cancel()
-		f.scope.removeFault(f)
-		err := f.held.Clear(ctx)
-		f.held.mu.Lock()
-		last, gaps := f.held.last, f.held.gaps
-		f.held.mu.Unlock()
-		f.scope.lines.add("%s cleared: %s", f.ID(), stats(last))
-		for _, wrong := range f.judge(last, gaps, err) {
-			f.scope.lines.add("%s %s", f.ID(), wrong)
-			if !f.t.Failed() && !f.t.Skipped() { // a test that failed has said enough
-				f.t.Errorf("netemtest: fault %s: %s", f, wrong)
-			}
+	if f.cleared.Swap(true) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	f.scope.removeFault(f)
+	err := f.held.Clear(ctx)
+	f.held.mu.Lock()
+	last, gaps := f.held.last, f.held.gaps
+	f.held.mu.Unlock()
+	f.scope.lines.add("%s cleared: %s", f.ID(), stats(last))
+	for _, wrong := range f.judge(last, gaps, err) {
+		f.scope.lines.add("%s %s", f.ID(), wrong)
+		if !f.t.Failed() && !f.t.Skipped() { // a test that failed has said enough
+			f.t.Errorf("netemtest: fault %s: %s", f, wrong)
 		}
-	})
+	}
 }
 
 // Stats are the packets that met the fault, also after Clear. The proxy counts none.

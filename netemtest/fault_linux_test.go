@@ -23,34 +23,41 @@ func (p place) at(n qdisc.Netem) netemtest.Spec {
 func TestFaultsOfOneTestCombine(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	loss := netemtest.Inject(t, p.at(qdisc.Netem{Loss: 100}))
-	delay := netemtest.Inject(t, p.at(qdisc.Netem{Delay: 30 * time.Millisecond}))
+	patiently(t, func(r *recorder) { combine(t, r, p) })
+}
+
+func combine(t *testing.T, r *recorder, p place) {
+	loss := netemtest.Inject(r, p.at(qdisc.Netem{Loss: 100}))
+	delay := netemtest.Inject(r, p.at(qdisc.Netem{Delay: 30 * time.Millisecond}))
 	if p.open(t, 100*time.Millisecond) {
-		t.Error("the loss is not in force")
+		r.Error("the loss is not in force")
 	}
 	if s := loss.Stats(); s.Lost == 0 || s.State != "active" {
-		t.Errorf("stats: %+v", s)
+		r.Errorf("stats: %+v", s)
 	}
 	loss.Clear()
 	loss.Clear()
 	start := time.Now()
 	if !p.open(t, 10*time.Second) || time.Since(start) < 30*time.Millisecond {
-		t.Errorf("an answer after %v, want 30 ms at least", time.Since(start))
+		r.Errorf("an answer after %v, want 30 ms at least", time.Since(start))
 	}
 	delay.Change(qdisc.Netem{Delay: 60 * time.Millisecond})
 	start = time.Now()
 	if !p.open(t, 10*time.Second) || time.Since(start) < 60*time.Millisecond {
-		t.Errorf("an answer after %v, want 60 ms at least", time.Since(start))
+		r.Errorf("an answer after %v, want 60 ms at least", time.Since(start))
 	}
 	// A part of the test is the same test, while that has a fault.
-	t.Run("part", func(t *testing.T) {
-		netemtest.Inject(t, p.at(qdisc.Netem{Loss: 100}))
+	part := run(t, r.Name()+"/part", func(r *recorder) {
+		netemtest.Inject(r, p.at(qdisc.Netem{Loss: 100}))
 		if p.open(t, 100*time.Millisecond) {
-			t.Error("the part's loss is not in force")
+			r.Error("the part's loss is not in force")
 		}
 	})
+	if part.Failed() {
+		r.Error(part.text())
+	}
 	if !p.open(t, 10*time.Second) {
-		t.Error("the part's fault outlived it")
+		r.Error("the part's fault outlived it")
 	}
 }
 
