@@ -42,6 +42,9 @@ type serviceView struct {
 	PID     int    `json:"pid,omitempty"`
 	Address string `json:"address,omitempty"`
 	Log     string `json:"log,omitempty"`
+	// EndedUnixNS is when it ended by itself, Status how: "exit status 1".
+	EndedUnixNS int64  `json:"ended_unix_ns,omitempty"`
+	Status      string `json:"status,omitempty"`
 }
 
 type linkView struct {
@@ -69,7 +72,11 @@ func viewLab(l lab.Info) labView {
 			node.Addresses = append(node.Addresses, p.String())
 		}
 		for _, s := range n.Services {
-			node.Services = append(node.Services, serviceView{Name: s.Name, Kind: s.Kind, PID: s.PID, Address: addressText(s.Address), Log: s.Log})
+			service := serviceView{Name: s.Name, Kind: s.Kind, PID: s.PID, Address: addressText(s.Address), Log: s.Log, Status: s.Status}
+			if !s.Ended.IsZero() {
+				service.EndedUnixNS = s.Ended.UnixNano()
+			}
+			node.Services = append(node.Services, service)
 		}
 		v.Nodes = append(v.Nodes, node)
 	}
@@ -182,7 +189,10 @@ func serviceWords(s serviceView) string {
 	if s.Address != "" {
 		text += " " + s.Address
 	}
-	if s.PID != 0 {
+	switch {
+	case s.EndedUnixNS != 0:
+		text += fmt.Sprintf(" (ended: %s; log: %s)", s.Status, s.Log)
+	case s.PID != 0:
 		text += fmt.Sprintf(" (pid %d)", s.PID)
 	}
 	return text
