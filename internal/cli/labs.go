@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"netemd/internal/lab"
 	"netemd/internal/lab/labfile"
 	"netemd/qdisc"
 )
@@ -166,9 +167,26 @@ func (a *app) labList() *cobra.Command {
 					t.add(s.bold(l.Name), few(names), few(l.Targets), l.Up.In(a.env.Now().Location()).Format("15:04:05"))
 				}
 				t.write(w, s)
+				for _, l := range ls {
+					if ended := endedServices(l); len(ended) > 0 {
+						a.say("lab %s: ended by themselves: %s", l.Name, few(ended))
+					}
+				}
 			}})
 		}),
 	}
+}
+
+// endedServices are the services that ended by themselves, each with how.
+func endedServices(l lab.Info) (names []string) {
+	for _, n := range l.Nodes {
+		for _, s := range n.Services {
+			if !s.Ended.IsZero() {
+				names = append(names, fmt.Sprintf("%s (%s)", s.Name, s.Status))
+			}
+		}
+	}
+	return names
 }
 
 // few are the first of many names, and how many more there are.

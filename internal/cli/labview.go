@@ -42,9 +42,9 @@ type serviceView struct {
 	PID     int    `json:"pid,omitempty"`
 	Address string `json:"address,omitempty"`
 	Log     string `json:"log,omitempty"`
-	// EndedUnixNS is when it ended by itself, Status how: "exit status 1".
-	EndedUnixNS int64  `json:"ended_unix_ns,omitempty"`
-	Status      string `json:"status,omitempty"`
+	// Ended is when it ended by itself, Status how: "exit status 1".
+	Ended  *time.Time `json:"ended,omitempty"`
+	Status string     `json:"status,omitempty"`
 }
 
 type linkView struct {
@@ -74,7 +74,7 @@ func viewLab(l lab.Info) labView {
 		for _, s := range n.Services {
 			service := serviceView{Name: s.Name, Kind: s.Kind, PID: s.PID, Address: addressText(s.Address), Log: s.Log, Status: s.Status}
 			if !s.Ended.IsZero() {
-				service.EndedUnixNS = s.Ended.UnixNano()
+				service.Ended = &s.Ended
 			}
 			node.Services = append(node.Services, service)
 		}
@@ -190,7 +190,7 @@ func serviceWords(s serviceView) string {
 		text += " " + s.Address
 	}
 	switch {
-	case s.EndedUnixNS != 0:
+	case s.Ended != nil:
 		text += fmt.Sprintf(" (ended: %s; log: %s)", s.Status, s.Log)
 	case s.PID != 0:
 		text += fmt.Sprintf(" (pid %d)", s.PID)
