@@ -70,10 +70,13 @@ func viewPlace(p target.Place) placeView {
 	return placeView{p.Namespace, p.Device, p.Index, string(p.Hook), p.Owned, p.Match.String()}
 }
 
-// endText is empty for an address that is not there.
+// endText is empty for an address that is not there, and has a port where one is meant.
 func endText(a netip.AddrPort) string {
-	if !a.IsValid() {
+	switch {
+	case !a.IsValid():
 		return ""
+	case a.Port() == 0:
+		return a.Addr().String()
 	}
 	return a.String()
 }
