@@ -27,6 +27,7 @@ var names = []string{
 	"lease.repair.begin", "lease.repair.intended", "lease.repair.place", "lease.repair.recorded",
 	// Handing over to the next agent, which puts them back as it makes others.
 	"lease.keep.begin", "lease.restore.begin", "lease.restore.done",
+	"lease.step.begin", "lease.step.place", "lease.step.enforced",
 
 	// Segmentation offload: switched off and back.
 	"offload.off.recorded", "offload.off.features", "offload.off.segments",
