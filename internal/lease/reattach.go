@@ -106,7 +106,9 @@ func (h *held) sameProcess(after *held) error {
 
 // throughProcess reports whether what h is aimed at is said by the number of a process.
 func (h *held) throughProcess() bool {
-	ofProcess := func(namespace string) bool { return strings.HasPrefix(namespace, "/proc/") || strings.HasPrefix(namespace, "pid:") }
+	ofProcess := func(namespace string) bool {
+		return strings.HasPrefix(namespace, "/proc/") || strings.HasPrefix(namespace, "pid:")
+	}
 	if s := h.fault.Spec.Selector; s != nil {
 		return ofProcess(s.Namespace)
 	}
