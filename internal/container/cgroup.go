@@ -2,6 +2,7 @@ package container
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -21,16 +22,18 @@ var runtimes = map[string]string{
 // idOf finds the container that a path is of: the innermost, where one runs in another.
 func idOf(path string) (id, runtime string) {
 	parts := strings.Split(path, "/")
-	for i := len(parts) - 1; i >= 0; i-- {
-		m := idPart.FindStringSubmatch(parts[i])
+	for i, part := range slices.Backward(parts) {
+		m := idPart.FindStringSubmatch(part)
 		if m == nil {
 			continue
 		}
-		if runtime = runtimes[m[1]]; runtime == "" && strings.Contains(parts[i], ":cri-containerd:") {
+		if runtime = runtimes[m[1]]; runtime == "" && strings.Contains(part, ":cri-containerd:") {
 			runtime = "kubernetes"
 		}
-		for k := i - 1; k >= 0 && runtime == ""; k-- {
-			runtime = runtimes[parts[k]]
+		for _, above := range slices.Backward(parts[:i]) {
+			if runtime == "" {
+				runtime = runtimes[above]
+			}
 		}
 		return m[2], runtime
 	}
