@@ -43,7 +43,6 @@ netemctl partition --target pg --direction from   # requests arrive, answers do 
 netemctl partition --dev v0 --dst 192.0.2.0/24 --exclude-port 22`,
 	"apply": `
 netemctl apply --target pg --loss 5% --delay 50ms --jitter 10ms
-netemctl apply --target pg --loss-gemodel 1%,10% --verify
 netemctl apply --target pg --tc "delay 100ms 20ms loss 5%"
 netemctl apply --profile satellite --target pg --loss 1%       # both directions
 netemctl apply --schedule brownout.yaml --target pg -- ./client`,
