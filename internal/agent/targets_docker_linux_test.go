@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -124,9 +125,9 @@ func (d *docker) sweep() {
 			}
 			return nil
 		})
-		for i := len(groups) - 1; i >= 0; i-- {
-			if err := syscall.Rmdir(groups[i]); err != nil {
-				d.t.Errorf("%s: %v", groups[i], err)
+		for _, group := range slices.Backward(groups) {
+			if err := syscall.Rmdir(group); err != nil {
+				d.t.Errorf("%s: %v", group, err)
 			}
 		}
 	}
