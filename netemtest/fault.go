@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -206,14 +207,7 @@ func (f *Fault) judge(last fault.Fault, gaps []string, err error) (wrong []strin
 }
 
 // missed reports whether the engine cannot say how many packets it saw.
-func missed(f fault.Fault) bool {
-	for _, m := range f.CountersMissing {
-		if m == "seen" {
-			return true
-		}
-	}
-	return false
-}
+func missed(f fault.Fault) bool { return slices.Contains(f.CountersMissing, "seen") }
 
 // deadlined is the time that a test leaves for what has to wait: until shortly before its own
 // deadline, so that it fails by itself and with its reason, and not by go test's timeout, which

@@ -1,6 +1,7 @@
 package netemtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,11 +109,8 @@ func (i *Injection) note(e fault.Event, words string) {
 	if e.Kind == "cleared" || e.Kind == "changed" {
 		text += " by somebody else"
 	}
-	for _, why := range []string{e.Fault.Reason, words} {
-		if why != "" {
-			text += ": " + why
-			break
-		}
+	if why := cmp.Or(e.Fault.Reason, words); why != "" {
+		text += ": " + why
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -216,8 +216,10 @@ type Node struct {
 	info lab.NodeInfo
 }
 
-// Name is the node's in the lab, and Namespace that of its network namespace, below /run/netns.
-func (n *Node) Name() string      { return n.info.Name }
+// Name is the node's in the lab.
+func (n *Node) Name() string { return n.info.Name }
+
+// Namespace is the name of its network namespace, below /run/netns.
 func (n *Node) Namespace() string { return n.info.Namespace }
 
 // Addrs are the node's addresses.

@@ -174,8 +174,8 @@ func (s *Session) Inject(ctx context.Context, spec Spec) (*Injection, error) {
 func (s *Session) fullName(target string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := len(s.labs) - 1; i >= 0; i-- {
-		if full, ok := s.labs[i].targetName(target); ok {
+	for _, n := range slices.Backward(s.labs) {
+		if full, ok := n.targetName(target); ok {
 			return full
 		}
 	}

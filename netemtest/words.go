@@ -1,6 +1,7 @@
 package netemtest
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -41,10 +42,8 @@ func happened(e fault.Event, words string) string {
 	case "changed", "cleared", "expired", "repaired":
 		text = "was " + e.Kind
 	}
-	for _, why := range []string{e.Fault.Reason, words} {
-		if why != "" {
-			return text + ": " + why
-		}
+	if why := cmp.Or(e.Fault.Reason, words); why != "" {
+		text += ": " + why
 	}
 	return text
 }

@@ -64,6 +64,11 @@ var Suites = []Suite{
 		Package: "internal/lab", Kernels: []string{Kernel612.Series}, Limit: 4 * time.Minute,
 		Short: map[string]Choice{"6.12": {Tests: []string{"TestNetwork", "TestKilledInTurns", "TestInterruptedDown"}}},
 	},
+	// Faults in tests on the netem engine, and what a killed test leaves of it.
+	{
+		Package: "netemtest", Kernels: []string{Kernel612.Series}, Limit: 5 * time.Minute,
+		Short: map[string]Choice{"6.12": {Tests: []string{"TestFaultsOfOneTestCombine", "TestParallelLabs", "TestNextClearsWhatWatchersDidNot"}}},
+	},
 	{
 		Package: "test/e2e", Limit: 10 * time.Minute, Programs: []string{"cmd/netemd", "cmd/netemctl"}, Failpoints: []string{"cmd/netemd"},
 		Short: map[string]Choice{
