@@ -116,25 +116,40 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, faults := 0, 0
+	lines, faults, targets := 0, 0, 0
 	optional := regexp.MustCompile("[][]|[.]{3}")
-	for line := range strings.Lines(string(b)) {
-		row, inTable := strings.CutPrefix(line, "| `")
-		switch line = strings.TrimPrefix(strings.TrimSpace(line), "$ "); {
-		case inTable && !strings.Contains(row, `\|`):
-			faults++
-			words, _, _ := strings.Cut(row, "`")
-			line = "netemctl " + optional.ReplaceAllString(words, "") + " --target pg"
-		case strings.HasPrefix(line, "netemctl "), strings.HasPrefix(line, "sudo bin/netemctl "):
-			lines++
-		default:
-			continue
-		}
+	quoted := regexp.MustCompile("`([^`]+)`")
+	try := func(line string) {
 		if err := understood("", line); err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-	if lines < 10 || faults < 7 {
-		t.Errorf("only %d command lines and %d faults were found", lines, faults)
+	table := ""
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSpace(line)
+		first, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		switch isRow := strings.HasPrefix(line, "|"); {
+		case !isRow:
+			table = ""
+		case table == "":
+			table = first
+			continue
+		}
+		switch line = strings.TrimPrefix(line, "$ "); {
+		case table == "command" && strings.HasPrefix(first, "`") && !strings.Contains(line, `\|`):
+			faults++
+			try("netemctl " + optional.ReplaceAllString(strings.Trim(first, "`"), "") + " --target pg")
+		case table == "`--target`":
+			for _, name := range quoted.FindAllStringSubmatch(first, -1) {
+				targets++
+				try("netemctl loss 20% --target " + name[1])
+			}
+		case strings.HasPrefix(line, "netemctl "), strings.HasPrefix(line, "sudo bin/netemctl "):
+			lines++
+			try(line)
+		}
+	}
+	if lines < 10 || faults < 7 || targets < 7 {
+		t.Errorf("only %d command lines, %d faults and %d targets were found", lines, faults, targets)
 	}
 }
