@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"netemd/internal/journal"
@@ -38,7 +40,13 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 		err = errors.Join(err, a.audit.Close())
 	}()
 	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
-		return sweep(ctx, cfg.StateDir, newOffloads(cfg), nil, true)
+		labs, err := lab.New(lab.Config{StateDir: cfg.StateDir, Log: cfg.Log})
+		if err != nil {
+			return nil, err
+		}
+		orphans, err := cleanLabs(ctx, labs)
+		swept, sweeping := sweep(ctx, cfg.StateDir, newOffloads(cfg), nil, true)
+		return append(orphans, swept...), errors.Join(err, sweeping)
 	}
 	lock, err := lockStateDir(cfg.StateDir)
 	if err != nil {
@@ -51,9 +59,6 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 	j, last, unread := openLast(cfg.StateDir)
 	removed = append(damagedInWords(last), openInWords(last.Open)...)
 	removed = append(removed, inWords("kept", last.Kept)...)
-	for _, name := range labs.Recorded() {
-		removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
-	}
 	defined := openDefinitions(cfg.StateDir, nil, cfg.Log)
 	for _, o := range defined.all() {
 		removed = append(removed, fmt.Sprintf("target %s, %s", o.definition.Name, o.definition))
@@ -63,10 +68,29 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 	}
 	// The journal of a folder that was new says all, if it can be read.
 	everywhere := !cfg.Fresh || unread != nil || last.Torn+last.Damaged > 0
-	errs := []error{unread, labs.Cleanup(ctx), labs.Close(), defined.forget()}
+	ofLabs, err := cleanLabs(ctx, labs)
+	removed = append(removed, ofLabs...)
+	errs := []error{unread, err, defined.forget()}
 	swept, err := sweep(ctx, cfg.StateDir, newOffloads(cfg), last.Open, everywhere)
 	errs = append(errs, err, removeSocket(cfg.Socket), forget(j, errors.Join(append(errs, err)...)), removeStateDir(cfg, lock))
 	return append(removed, swept...), errors.Join(errs...)
+}
+
+// cleanLabs takes all labs of a state folder away, with the namespaces that bear its mark and
+// are in no record any more, and lets go of them.
+func cleanLabs(ctx context.Context, labs *lab.Manager) (removed []string, err error) {
+	recorded := labs.Recorded()
+	for _, name := range recorded {
+		removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
+	}
+	orphans, err := labs.Orphans(ctx)
+	for _, name := range orphans {
+		ofRecorded := func(of string) bool { return strings.HasPrefix(name, lab.Definition{Name: of}.Namespace("")) }
+		if !slices.ContainsFunc(recorded, ofRecorded) {
+			removed = append(removed, fmt.Sprintf("namespace %s, of a lab without a record", name))
+		}
+	}
+	return removed, errors.Join(err, labs.Cleanup(ctx), labs.Close())
 }
 
 // openLast reads the journal, where there is one.

@@ -307,13 +307,21 @@ func (m *Manager) setAside(b badRecord) error {
 	return os.RemoveAll(m.labDir(b.name))
 }
 
-// removeOrphans removes namespaces that bear our mark and belong to no lab: somebody
-// deleted the record, or it is a bad one. It goes on after the end of ctx.
+// removeOrphans removes the Orphans. It goes on after the end of ctx.
 func (m *Manager) removeOrphans(ctx context.Context) error {
 	ctx, cancel := uninterrupted(ctx)
 	defer cancel()
+	orphans, err := m.Orphans(ctx)
+	for _, name := range orphans {
+		m.cfg.Log.Warn("removing a namespace of ours that belongs to no lab", "namespace", name)
+	}
+	return errors.Join(err, removeNamespaces(ctx, orphans))
+}
+
+// Orphans are the names of the namespaces that bear our mark and belong to no lab that this
+// process knows: somebody deleted the record, or it is a bad one.
+func (m *Manager) Orphans(ctx context.Context) ([]string, error) {
 	entries, err := namespaces.List()
-	errs := []error{err}
 	kept := map[string]bool{}
 	for _, r := range m.all() {
 		for _, node := range r.record.Definition.spotNames() {
@@ -326,14 +334,11 @@ func (m *Manager) removeOrphans(ctx context.Context) error {
 		if !ok || e.Stale || kept[e.Name] {
 			continue
 		}
-		mark, err := readMark(ctx, e.Name)
-		if err != nil || !m.marked(mark, rest) {
-			continue
+		if mark, err := readMark(ctx, e.Name); err == nil && m.marked(mark, rest) {
+			orphans = append(orphans, e.Name)
 		}
-		m.cfg.Log.Warn("removing a namespace of ours that belongs to no lab", "namespace", e.Name)
-		orphans = append(orphans, e.Name)
 	}
-	return errors.Join(append(errs, removeNamespaces(ctx, orphans))...)
+	return orphans, err
 }
 
 // marked says whether it is our mark for the namespace netem-<rest>. Lab and node may
