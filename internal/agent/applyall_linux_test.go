@@ -64,7 +64,7 @@ func TestApplyAllIsAllowedWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{policy: policy}
+	a := bare(t, policy)
 	begin := func(targets ...string) (*call, error) {
 		var specs []fault.Spec
 		for _, name := range targets {

@@ -35,7 +35,7 @@ func TestMethodVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{policy: policy}
+	a := bare(t, policy)
 	c := &call{method: api + "Faults/New", known: true}
 	c.verb, c.listed = verbOf(c.method)
 	if err := a.begin(t.Context(), c, &netemv1.ListRequest{}); !errors.Is(err, fault.ErrDenied) {

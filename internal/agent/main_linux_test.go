@@ -14,9 +14,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"netemd/internal/access"
 	"netemd/internal/child"
 	"netemd/internal/client"
 	"netemd/internal/config"
+	"netemd/internal/lab"
 	"netemd/internal/testenv"
 	"netemd/namespaces"
 )
@@ -168,4 +170,14 @@ func eventually(t testing.TB, what string, so func() bool) {
 			t.Fatalf("not within 10 s: %s", what)
 		}
 	}
+}
+
+// bare is an agent that has nothing but its rules, and no target.
+func bare(t *testing.T, p *access.Policy) *Agent {
+	t.Helper()
+	labs, err := lab.New(lab.Config{StateDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Agent{policy: p, labs: labs, definitions: &definitions{}}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -195,14 +196,16 @@ func TestBroken(t *testing.T) {
 			}
 		} else {
 			stop := errors.New("stop")
-			m.cfg.NewDevice = func(context.Context, target.Place) error {
-				m.cfg.NewDevice = nil
-				return errors.Join(stop, obstruct())
+			var first sync.Once // devices are made side by side
+			m.cfg.NewDevice = func(context.Context, target.Place) (err error) {
+				first.Do(func() { err = errors.Join(stop, obstruct()) })
+				return err
 			}
 			if _, err := m.Up(t.Context(), d, Identity{}, nil); !errors.Is(err, stop) || !strings.Contains(err.Error(), "not empty") {
 				t.Errorf("up: %v, want the cause and why it was not undone", err)
 			}
 		}
+		m.cfg.NewDevice = nil
 		for range 2 {
 			if existed, err := m.Down(t.Context(), d.Name); !existed || err == nil || !strings.Contains(err.Error(), "not empty") {
 				t.Errorf("down: %v, %v", existed, err)

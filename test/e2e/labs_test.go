@@ -72,16 +72,16 @@ func reachable(t *testing.T, d lab.Definition) {
 	t.Helper()
 	for i, target := range must(d.Plan()).Targets {
 		def := d.Targets[i]
-		port := target.Address.Port()
-		if port == 0 { // nobody listens there
-			l, err := listen(t, target.ServerNamespace)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			port = uint16(l.Addr().(*net.TCPAddr).Port)
-		}
 		for _, a := range d.Addresses(def.Node) {
+			port := target.Address.Port()
+			if port == 0 { // nobody listens there
+				l, err := listen(t, target.ServerNamespace, a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				port = uint16(l.Addr().(*net.TCPAddr).Port)
+			}
 			if _, err := connect(t, target.ClientNamespace, netip.AddrPortFrom(a, port)); err != nil {
 				t.Errorf("from the client of %s to %v: %v", def.Name, a, err)
 			}
@@ -125,9 +125,9 @@ func broken(t *testing.T, a agent, d lab.Definition) {
 }
 
 // listen listens in a namespace.
-func listen(t *testing.T, namespace string) (l net.Listener, err error) {
+func listen(t *testing.T, namespace string, on netip.Addr) (l net.Listener, err error) {
 	err = namespaces.Do(t.Context(), namespace, func() error {
-		l, err = net.Listen("tcp", ":0")
+		l, err = net.Listen("tcp", netip.AddrPortFrom(on, 0).String())
 		return err
 	})
 	return l, err
