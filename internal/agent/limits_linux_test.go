@@ -58,7 +58,7 @@ func TestRefusedRequests(t *testing.T) {
 		"a long name": {apply(func(r *netemv1.ApplyRequest) { r.Spec.Target = strings.Repeat("p", 65) }), "want a target's name: letters, digits, '-', '_', '.' and '/', without '..', at most 64"},
 		"a namespace": {apply(func(r *netemv1.ApplyRequest) {
 			r.Spec.Target, r.Spec.Selector = "", &netemv1.TrafficSelector{Namespace: "../x", Device: "v0"}
-		}), `netns "../x": want a name below`},
+		}), `netns "../x": want the name of a network namespace`},
 		"a device": {apply(func(r *netemv1.ApplyRequest) {
 			r.Spec.Target, r.Spec.Selector = "", &netemv1.TrafficSelector{Device: "../x"}
 		}), `dev "../x"`},
