@@ -132,7 +132,7 @@ func TestMistakes(t *testing.T) {
 	}
 	var all strings.Builder
 	for _, m := range mistakes {
-		_, err := Parse([]byte(m.file), Source{Path: "shop.yaml", Folder: "/work"})
+		_, err := Parse([]byte(m.file), Source{Path: "shop.yaml", Folder: "/srv"})
 		if err == nil {
 			t.Errorf("%s: no mistake", m.what)
 			continue

@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 	var f file
 	doc := format.Read("shop.yaml", []byte(shop), &f)
 	doc.Add(f.links()...)
-	doc.Add(f.paths("/work")...)
+	doc.Add(f.paths("/srv")...)
 	doc.Add(f.references()...)
 	if err := doc.Err(); err != nil {
 		t.Fatal(err)
@@ -71,10 +71,10 @@ func TestParse(t *testing.T) {
 				Routes:  []lab.Route{{To: prefix("10.9.0.0/16"), Via: "db"}},
 				Services: []lab.ServiceDefinition{
 					{
-						Name: "api", Command: []string{"/work/api", "--port", "8080", ""}, User: "nobody", Directory: "/work/run", Environment: []string{"LEVEL=debug", "EMPTY="},
-						Ready: lab.Readiness{HTTP: "http://127.0.0.1:8080/healthz"}, ReadyTimeout: 30 * time.Second, Log: "/work/api.log",
+						Name: "api", Command: []string{"/srv/api", "--port", "8080", ""}, User: "nobody", Directory: "/srv/run", Environment: []string{"LEVEL=debug", "EMPTY="},
+						Ready: lab.Readiness{HTTP: "http://127.0.0.1:8080/healthz"}, ReadyTimeout: 30 * time.Second, Log: "/srv/api.log",
 					},
-					{Name: "script", Command: []string{"sh", "-c", "echo $HOME"}, Directory: "/work", Ready: lab.Readiness{Command: []string{"/work/check"}}},
+					{Name: "script", Command: []string{"sh", "-c", "echo $HOME"}, Directory: "/srv", Ready: lab.Readiness{Command: []string{"/srv/check"}}},
 				},
 			},
 			{Name: "db", Services: []lab.ServiceDefinition{
@@ -122,7 +122,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(m.file))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := Parse(text, Source{Path: "shop.yaml", Folder: "/work"})
+		d, err := Parse(text, Source{Path: "shop.yaml", Folder: "/srv"})
 		if err != nil {
 			for line := range strings.Lines(err.Error()) {
 				if !lineForm.MatchString(line) {
