@@ -138,8 +138,8 @@ func judge(t *testing.T, made []span, sent []time.Time, took []time.Duration, op
 			}
 		}
 		t.Logf("%d: %v: %d sent, %d arrived, %d early", m.number, m.packet, n, came, early)
-		switch {
-		case m.packet.Loss == 100:
+		switch m.packet.Loss {
+		case 100:
 			passed += uint64(came)
 			lossy += n
 		default:

@@ -72,9 +72,8 @@ func ValidName(name string) bool {
 	if name == "" || len(name) > 64 || strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
 		return false
 	}
-	return !strings.ContainsFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))
-	})
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+	return strings.Trim(name, allowed) == "" // what has another one in its middle has it left over
 }
 
 // leastQueue is what a slow link has room for all the same, in packets: what a TCP sends at
