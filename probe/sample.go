@@ -18,6 +18,9 @@ const (
 	Protocol Class = "protocol"
 	Server   Class = "server"
 	Other    Class = "other"
+	// Rejected: the client's own policy made no attempt (breaker open, bulkhead full,
+	// no budget left); the network was not asked.
+	Rejected Class = "rejected"
 )
 
 // Cause is why a call was slow.
@@ -52,9 +55,21 @@ const SlowThreshold = 150 * time.Millisecond
 type Sample struct {
 	// Seq numbers the calls of a run from 0.
 	Seq int `json:"seq"`
+	// DueNS is when the call should have begun by the schedule of an open loop; 0 in a
+	// closed loop, where a call is due when it starts.
+	DueNS int64 `json:"due_ns,omitempty"`
+	// Warmup marks a call that was due in the warm-up: it is kept, and in no summary.
+	Warmup bool `json:"warmup,omitempty"`
 	// StartNS is when the call began, EndNS when it ended.
 	StartNS int64 `json:"start_ns"`
 	EndNS   int64 `json:"end_ns"`
+	// Phases are the parts of the call in their order; Turns is how often the client
+	// waited for an answer of its peer after the TCP handshake, where the probe can
+	// count that.
+	Phases []Phase `json:"phases,omitempty"`
+	Turns  int     `json:"turns,omitempty"`
+	// Bytes is the payload that arrived, for a probe of goodput.
+	Bytes int64 `json:"bytes,omitempty"`
 	// ConnectNS is how long the TCP handshake took; 0 if it did not end.
 	ConnectNS int64 `json:"connect_ns"`
 	// Local and Remote are the connection's ends; zero if no socket was made.
@@ -69,10 +84,73 @@ type Sample struct {
 	// that the kernel reported for this connection.
 	Cause  Cause            `json:"cause,omitempty"`
 	Events []Retransmission `json:"events,omitempty"`
+	// Attempts are what a client policy made of the call, in their order, each a sample
+	// without attempts of its own; nil without a policy. The call's own connection,
+	// phases and TCPInfo are those of the attempt that decided it.
+	Attempts []Sample `json:"attempts,omitempty"`
+	// Policy is what the policies did during the call, by time.
+	Policy []PolicyEvent `json:"policy,omitempty"`
 }
 
-// Duration is the time from the start to the end of the call.
+// Duration is the time from the start to the end of the call: its service time.
 func (s Sample) Duration() time.Duration { return time.Duration(s.EndNS - s.StartNS) }
+
+// Latency is the time from when the call was due to its end: what a user waited who
+// did not wait for the calls before. In a closed loop it is the Duration.
+func (s Sample) Latency() time.Duration {
+	if s.DueNS == 0 {
+		return s.Duration()
+	}
+	return time.Duration(s.EndNS - s.DueNS)
+}
+
+// Phase is one part of a call.
+type Phase struct {
+	// Name is one of the PhaseX constants.
+	Name string `json:"name"`
+	// NS is how long it took; a phase that did not end is as long as it lasted.
+	NS int64 `json:"ns"`
+	// Turns is how often an answer was waited for in it; 0 where nobody counts.
+	Turns int `json:"turns,omitempty"`
+}
+
+// The phases of calls, in the order in which they can come.
+const (
+	PhaseDNS     = "dns"
+	PhaseConnect = "connect"
+	PhaseTLS     = "tls"
+	PhaseAuth    = "auth"
+	// PhasePool is the wait for a connection of a pool.
+	PhasePool = "pool"
+	// PhaseBegin, PhasePrepare, PhaseQuery and PhaseCommit are a database's.
+	PhaseBegin   = "begin"
+	PhasePrepare = "prepare"
+	PhaseQuery   = "query"
+	PhaseCommit  = "commit"
+	// PhaseSend, PhaseFirstByte and PhaseBody are a request's: until it is written,
+	// until its answer begins, and until that ends.
+	PhaseSend      = "send"
+	PhaseFirstByte = "first_byte"
+	PhaseBody      = "body"
+)
+
+// PolicyEvent is one thing that a client policy did.
+type PolicyEvent struct {
+	// TimeNS is CLOCK_MONOTONIC.
+	TimeNS int64 `json:"time_ns"`
+	// Policy is its name: timeout, retry, breaker, budget, bulkhead, hedge, fallback,
+	// cache, deadline.
+	Policy string `json:"policy"`
+	// Event is what happened: fired, scheduled, exhausted, opened, half_opened, closed,
+	// rejected, permitted, used.
+	Event string `json:"event"`
+	// Attempt is the number of the attempt that it is about, from 1; 0: of the call.
+	Attempt int `json:"attempt,omitempty"`
+	// DelayNS is the wait that was scheduled.
+	DelayNS int64 `json:"delay_ns,omitempty"`
+	// Detail is anything else, in words.
+	Detail string `json:"detail,omitempty"`
+}
 
 // TCPInfo is what TCP_INFO says of the client's socket at the end of a call
 // (include/uapi/linux/tcp.h, struct tcp_info).
@@ -139,25 +217,4 @@ type Summary struct {
 type Result struct {
 	Summary Summary  `json:"summary"`
 	Samples []Sample `json:"samples"`
-}
-
-// Request says what to run.
-type Request struct {
-	// Kind of probe: "pg".
-	Kind string
-	// Target by name.
-	Target string
-	// Layer is "direct" (default) or "proxy".
-	Layer string
-	// Count of calls, 1..1,000,000; default 200.
-	Count int
-	// Concurrency, 1..1000; default 4.
-	Concurrency int
-	// Pace is the least time between the starts of two calls, so that the calls
-	// measure the path and not how many connections a second this machine can make.
-	// Up to 1 min; default 60 ms, NoPace for none.
-	Pace time.Duration
-	// Timeout is the budget of one call, connect and query together. 1 ms..10 min;
-	// default 5 s.
-	Timeout time.Duration
 }

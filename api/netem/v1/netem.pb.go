@@ -5117,6 +5117,17 @@ type ProbeRequest struct {
 	TimeoutNs     int64                  `protobuf:"varint,6,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
 	Samples       bool                   `protobuf:"varint,7,opt,name=samples,proto3" json:"samples,omitempty"`             // send every sample
 	PaceNs        int64                  `protobuf:"varint,8,opt,name=pace_ns,json=paceNs,proto3" json:"pace_ns,omitempty"` // 0: the default; -1: none
+	DurationNs    int64                  `protobuf:"varint,9,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
+	WarmupNs      int64                  `protobuf:"varint,10,opt,name=warmup_ns,json=warmupNs,proto3" json:"warmup_ns,omitempty"`
+	ThresholdNs   int64                  `protobuf:"varint,11,opt,name=threshold_ns,json=thresholdNs,proto3" json:"threshold_ns,omitempty"` // 0: the default
+	Seed          uint64                 `protobuf:"varint,12,opt,name=seed,proto3" json:"seed,omitempty"`                                  // 0: one is drawn
+	Open          *OpenLoop              `protobuf:"bytes,13,opt,name=open,proto3" json:"open,omitempty"`                                   // absent: a closed loop
+	Postgres      *ProbePostgres         `protobuf:"bytes,14,opt,name=postgres,proto3" json:"postgres,omitempty"`
+	Tcp           *ProbeTCP              `protobuf:"bytes,15,opt,name=tcp,proto3" json:"tcp,omitempty"`
+	Udp           *ProbeUDP              `protobuf:"bytes,16,opt,name=udp,proto3" json:"udp,omitempty"`
+	Http          *ProbeHTTP             `protobuf:"bytes,17,opt,name=http,proto3" json:"http,omitempty"`
+	Grpc          *ProbeGRPC             `protobuf:"bytes,18,opt,name=grpc,proto3" json:"grpc,omitempty"`
+	Policy        *PolicyText            `protobuf:"bytes,19,opt,name=policy,proto3" json:"policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5207,19 +5218,598 @@ func (x *ProbeRequest) GetPaceNs() int64 {
 	return 0
 }
 
+func (x *ProbeRequest) GetDurationNs() int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return 0
+}
+
+func (x *ProbeRequest) GetWarmupNs() int64 {
+	if x != nil {
+		return x.WarmupNs
+	}
+	return 0
+}
+
+func (x *ProbeRequest) GetThresholdNs() int64 {
+	if x != nil {
+		return x.ThresholdNs
+	}
+	return 0
+}
+
+func (x *ProbeRequest) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *ProbeRequest) GetOpen() *OpenLoop {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetPostgres() *ProbePostgres {
+	if x != nil {
+		return x.Postgres
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetTcp() *ProbeTCP {
+	if x != nil {
+		return x.Tcp
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetUdp() *ProbeUDP {
+	if x != nil {
+		return x.Udp
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetHttp() *ProbeHTTP {
+	if x != nil {
+		return x.Http
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetGrpc() *ProbeGRPC {
+	if x != nil {
+		return x.Grpc
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetPolicy() *PolicyText {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+// OpenLoop is a schedule of calls that does not wait for answers.
+type OpenLoop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stages        []*LoadStage           `protobuf:"bytes,1,rep,name=stages,proto3" json:"stages,omitempty"`
+	Poisson       bool                   `protobuf:"varint,2,opt,name=poisson,proto3" json:"poisson,omitempty"`
+	MaxInFlight   int32                  `protobuf:"varint,3,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"` // 0: the default
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenLoop) Reset() {
+	*x = OpenLoop{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenLoop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenLoop) ProtoMessage() {}
+
+func (x *OpenLoop) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenLoop.ProtoReflect.Descriptor instead.
+func (*OpenLoop) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *OpenLoop) GetStages() []*LoadStage {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+func (x *OpenLoop) GetPoisson() bool {
+	if x != nil {
+		return x.Poisson
+	}
+	return false
+}
+
+func (x *OpenLoop) GetMaxInFlight() int32 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
+}
+
+type LoadStage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ForNs         int64                  `protobuf:"varint,1,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"` // 0, in the last stage only: to the run's end
+	FromPerSecond float64                `protobuf:"fixed64,2,opt,name=from_per_second,json=fromPerSecond,proto3" json:"from_per_second,omitempty"`
+	ToPerSecond   float64                `protobuf:"fixed64,3,opt,name=to_per_second,json=toPerSecond,proto3" json:"to_per_second,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadStage) Reset() {
+	*x = LoadStage{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadStage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadStage) ProtoMessage() {}
+
+func (x *LoadStage) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadStage.ProtoReflect.Descriptor instead.
+func (*LoadStage) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *LoadStage) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+func (x *LoadStage) GetFromPerSecond() float64 {
+	if x != nil {
+		return x.FromPerSecond
+	}
+	return 0
+}
+
+func (x *LoadStage) GetToPerSecond() float64 {
+	if x != nil {
+		return x.ToPerSecond
+	}
+	return 0
+}
+
+type ProbePostgres struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Pool          int32                  `protobuf:"varint,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	Query         string                 `protobuf:"bytes,3,opt,name=query,proto3" json:"query,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbePostgres) Reset() {
+	*x = ProbePostgres{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbePostgres) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbePostgres) ProtoMessage() {}
+
+func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbePostgres.ProtoReflect.Descriptor instead.
+func (*ProbePostgres) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ProbePostgres) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *ProbePostgres) GetPool() int32 {
+	if x != nil {
+		return x.Pool
+	}
+	return 0
+}
+
+func (x *ProbePostgres) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+type ProbeTCP struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Keep          bool                   `protobuf:"varint,3,opt,name=keep,proto3" json:"keep,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeTCP) Reset() {
+	*x = ProbeTCP{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeTCP) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeTCP) ProtoMessage() {}
+
+func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeTCP.ProtoReflect.Descriptor instead.
+func (*ProbeTCP) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *ProbeTCP) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *ProbeTCP) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ProbeTCP) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
+type ProbeUDP struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bytes         int32                  `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeUDP) Reset() {
+	*x = ProbeUDP{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeUDP) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeUDP) ProtoMessage() {}
+
+func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeUDP.ProtoReflect.Descriptor instead.
+func (*ProbeUDP) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *ProbeUDP) GetBytes() int32 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type ProbeHTTP struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Keep          bool                   `protobuf:"varint,5,opt,name=keep,proto3" json:"keep,omitempty"`
+	ReadTimeoutNs int64                  `protobuf:"varint,6,opt,name=read_timeout_ns,json=readTimeoutNs,proto3" json:"read_timeout_ns,omitempty"`
+	Tls           bool                   `protobuf:"varint,7,opt,name=tls,proto3" json:"tls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeHTTP) Reset() {
+	*x = ProbeHTTP{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeHTTP) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeHTTP) ProtoMessage() {}
+
+func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeHTTP.ProtoReflect.Descriptor instead.
+func (*ProbeHTTP) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *ProbeHTTP) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ProbeHTTP) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *ProbeHTTP) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ProbeHTTP) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ProbeHTTP) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
+func (x *ProbeHTTP) GetReadTimeoutNs() int64 {
+	if x != nil {
+		return x.ReadTimeoutNs
+	}
+	return 0
+}
+
+func (x *ProbeHTTP) GetTls() bool {
+	if x != nil {
+		return x.Tls
+	}
+	return false
+}
+
+type ProbeGRPC struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Messages      int32                  `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	Bytes         int32                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	New           bool                   `protobuf:"varint,4,opt,name=new,proto3" json:"new,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeGRPC) Reset() {
+	*x = ProbeGRPC{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeGRPC) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeGRPC) ProtoMessage() {}
+
+func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeGRPC.ProtoReflect.Descriptor instead.
+func (*ProbeGRPC) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ProbeGRPC) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *ProbeGRPC) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *ProbeGRPC) GetBytes() int32 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ProbeGRPC) GetNew() bool {
+	if x != nil {
+		return x.New
+	}
+	return false
+}
+
+// PolicyText is a client policy as YAML.
+type PolicyText struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"` // its name in messages
+	Yaml          []byte                 `protobuf:"bytes,2,opt,name=yaml,proto3" json:"yaml,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyText) Reset() {
+	*x = PolicyText{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyText) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyText) ProtoMessage() {}
+
+func (x *PolicyText) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyText.ProtoReflect.Descriptor instead.
+func (*PolicyText) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *PolicyText) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *PolicyText) GetYaml() []byte {
+	if x != nil {
+		return x.Yaml
+	}
+	return nil
+}
+
 type ProbeMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Done  int32                  `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
-	Count int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// in the last message: the result as the JSON that probe.Result defines
+	Count int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"` // 0: as many as come until the end
+	// in the last message: the result as the JSON that probe.Result defines; its samples
+	// are in samples_jsonl
 	ResultJson    []byte `protobuf:"bytes,3,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
+	SamplesJsonl  []byte `protobuf:"bytes,4,opt,name=samples_jsonl,json=samplesJsonl,proto3" json:"samples_jsonl,omitempty"` // whole lines of JSON, in no certain order
+	ElapsedNs     int64  `protobuf:"varint,5,opt,name=elapsed_ns,json=elapsedNs,proto3" json:"elapsed_ns,omitempty"`
+	Failed        int32  `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"` // of done
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5231,7 +5821,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5244,7 +5834,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -5268,6 +5858,27 @@ func (x *ProbeMessage) GetResultJson() []byte {
 	return nil
 }
 
+func (x *ProbeMessage) GetSamplesJsonl() []byte {
+	if x != nil {
+		return x.SamplesJsonl
+	}
+	return nil
+}
+
+func (x *ProbeMessage) GetElapsedNs() int64 {
+	if x != nil {
+		return x.ElapsedNs
+	}
+	return 0
+}
+
+func (x *ProbeMessage) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
 type ProfilesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5276,7 +5887,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5899,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5912,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
 }
 
 type ProfilesResponse struct {
@@ -5313,7 +5924,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5325,7 +5936,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5338,7 +5949,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -5362,7 +5973,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5374,7 +5985,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5387,7 +5998,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Profile) GetName() string {
@@ -5437,7 +6048,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5449,7 +6060,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5462,7 +6073,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -5501,7 +6112,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +6124,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +6137,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
 }
 
 type FeaturesResponse struct {
@@ -5541,7 +6152,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5553,7 +6164,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5566,7 +6177,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -5610,7 +6221,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +6233,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +6246,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Feature) GetName() string {
@@ -5674,7 +6285,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +6297,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +6310,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
 }
 
 type VersionResponse struct {
@@ -5716,7 +6327,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5728,7 +6339,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5741,7 +6352,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -6229,7 +6840,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\rLabDifference\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04want\x18\x02 \x01(\tR\x04want\x12\x12\n" +
-	"\x04have\x18\x03 \x01(\tR\x04have\"\xda\x01\n" +
+	"\x04have\x18\x03 \x01(\tR\x04have\"\xf8\x04\n" +
 	"\fProbeRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x14\n" +
@@ -6239,12 +6850,64 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\x12\x18\n" +
 	"\asamples\x18\a \x01(\bR\asamples\x12\x17\n" +
-	"\apace_ns\x18\b \x01(\x03R\x06paceNs\"Y\n" +
+	"\apace_ns\x18\b \x01(\x03R\x06paceNs\x12\x1f\n" +
+	"\vduration_ns\x18\t \x01(\x03R\n" +
+	"durationNs\x12\x1b\n" +
+	"\twarmup_ns\x18\n" +
+	" \x01(\x03R\bwarmupNs\x12!\n" +
+	"\fthreshold_ns\x18\v \x01(\x03R\vthresholdNs\x12\x12\n" +
+	"\x04seed\x18\f \x01(\x04R\x04seed\x12&\n" +
+	"\x04open\x18\r \x01(\v2\x12.netem.v1.OpenLoopR\x04open\x123\n" +
+	"\bpostgres\x18\x0e \x01(\v2\x17.netem.v1.ProbePostgresR\bpostgres\x12$\n" +
+	"\x03tcp\x18\x0f \x01(\v2\x12.netem.v1.ProbeTCPR\x03tcp\x12$\n" +
+	"\x03udp\x18\x10 \x01(\v2\x12.netem.v1.ProbeUDPR\x03udp\x12'\n" +
+	"\x04http\x18\x11 \x01(\v2\x13.netem.v1.ProbeHTTPR\x04http\x12'\n" +
+	"\x04grpc\x18\x12 \x01(\v2\x13.netem.v1.ProbeGRPCR\x04grpc\x12,\n" +
+	"\x06policy\x18\x13 \x01(\v2\x14.netem.v1.PolicyTextR\x06policy\"u\n" +
+	"\bOpenLoop\x12+\n" +
+	"\x06stages\x18\x01 \x03(\v2\x13.netem.v1.LoadStageR\x06stages\x12\x18\n" +
+	"\apoisson\x18\x02 \x01(\bR\apoisson\x12\"\n" +
+	"\rmax_in_flight\x18\x03 \x01(\x05R\vmaxInFlight\"n\n" +
+	"\tLoadStage\x12\x15\n" +
+	"\x06for_ns\x18\x01 \x01(\x03R\x05forNs\x12&\n" +
+	"\x0ffrom_per_second\x18\x02 \x01(\x01R\rfromPerSecond\x12\"\n" +
+	"\rto_per_second\x18\x03 \x01(\x01R\vtoPerSecond\"M\n" +
+	"\rProbePostgres\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\x05R\x04pool\x12\x14\n" +
+	"\x05query\x18\x03 \x01(\tR\x05query\"H\n" +
+	"\bProbeTCP\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04keep\x18\x03 \x01(\bR\x04keep\" \n" +
+	"\bProbeUDP\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x05R\x05bytes\"\xb5\x01\n" +
+	"\tProbeHTTP\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04keep\x18\x05 \x01(\bR\x04keep\x12&\n" +
+	"\x0fread_timeout_ns\x18\x06 \x01(\x03R\rreadTimeoutNs\x12\x10\n" +
+	"\x03tls\x18\a \x01(\bR\x03tls\"c\n" +
+	"\tProbeGRPC\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x1a\n" +
+	"\bmessages\x18\x02 \x01(\x05R\bmessages\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x05R\x05bytes\x12\x10\n" +
+	"\x03new\x18\x04 \x01(\bR\x03new\"4\n" +
+	"\n" +
+	"PolicyText\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x12\x12\n" +
+	"\x04yaml\x18\x02 \x01(\fR\x04yaml\"\xb5\x01\n" +
 	"\fProbeMessage\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\x05R\x04done\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1f\n" +
 	"\vresult_json\x18\x03 \x01(\fR\n" +
-	"resultJson\"\x11\n" +
+	"resultJson\x12#\n" +
+	"\rsamples_jsonl\x18\x04 \x01(\fR\fsamplesJsonl\x12\x1d\n" +
+	"\n" +
+	"elapsed_ns\x18\x05 \x01(\x03R\telapsedNs\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\x05R\x06failed\"\x11\n" +
 	"\x0fProfilesRequest\"A\n" +
 	"\x10ProfilesResponse\x12-\n" +
 	"\bprofiles\x18\x01 \x03(\v2\x11.netem.v1.ProfileR\bprofiles\"\xc0\x01\n" +
@@ -6343,7 +7006,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -6415,17 +7078,25 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*LabDiffResponse)(nil),       // 67: netem.v1.LabDiffResponse
 	(*LabDifference)(nil),         // 68: netem.v1.LabDifference
 	(*ProbeRequest)(nil),          // 69: netem.v1.ProbeRequest
-	(*ProbeMessage)(nil),          // 70: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 71: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 72: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 73: netem.v1.Profile
-	(*ProfileSource)(nil),         // 74: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 75: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 76: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 77: netem.v1.Feature
-	(*VersionRequest)(nil),        // 78: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 79: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 80: google.protobuf.Timestamp
+	(*OpenLoop)(nil),              // 70: netem.v1.OpenLoop
+	(*LoadStage)(nil),             // 71: netem.v1.LoadStage
+	(*ProbePostgres)(nil),         // 72: netem.v1.ProbePostgres
+	(*ProbeTCP)(nil),              // 73: netem.v1.ProbeTCP
+	(*ProbeUDP)(nil),              // 74: netem.v1.ProbeUDP
+	(*ProbeHTTP)(nil),             // 75: netem.v1.ProbeHTTP
+	(*ProbeGRPC)(nil),             // 76: netem.v1.ProbeGRPC
+	(*PolicyText)(nil),            // 77: netem.v1.PolicyText
+	(*ProbeMessage)(nil),          // 78: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 79: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 80: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 81: netem.v1.Profile
+	(*ProfileSource)(nil),         // 82: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 83: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 84: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 85: netem.v1.Feature
+	(*VersionRequest)(nil),        // 86: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 87: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 88: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,   // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -6446,16 +7117,16 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	12,  // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
 	3,   // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
 	3,   // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	80,  // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	80,  // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	88,  // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	88,  // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
 	16,  // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
 	16,  // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
 	16,  // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
 	8,   // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
 	2,   // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
 	1,   // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	80,  // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	80,  // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	88,  // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	88,  // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	17,  // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	19,  // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
 	17,  // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
@@ -6473,8 +7144,8 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	34,  // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
 	18,  // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
 	41,  // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	80,  // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	80,  // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	88,  // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	88,  // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
 	18,  // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
 	46,  // 48: netem.v1.Target.to:type_name -> netem.v1.Place
 	46,  // 49: netem.v1.Target.from:type_name -> netem.v1.Place
@@ -6493,73 +7164,81 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	45,  // 62: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
 	18,  // 63: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
 	56,  // 64: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	80,  // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	88,  // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
 	57,  // 66: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	80,  // 67: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
+	88,  // 67: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
 	58,  // 68: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
 	55,  // 69: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
 	55,  // 70: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
 	58,  // 71: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
 	68,  // 72: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
-	73,  // 73: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,   // 74: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,   // 75: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	74,  // 76: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	77,  // 77: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,   // 78: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	20,  // 79: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	21,  // 80: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	28,  // 81: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	29,  // 82: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	30,  // 83: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	32,  // 84: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	33,  // 85: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	23,  // 86: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	36,  // 87: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	37,  // 88: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	39,  // 89: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	49,  // 90: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	51,  // 91: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	52,  // 92: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	54,  // 93: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	59,  // 94: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	61,  // 95: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	63,  // 96: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	65,  // 97: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	66,  // 98: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
-	69,  // 99: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	75,  // 100: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	71,  // 101: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	78,  // 102: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	18,  // 103: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	22,  // 104: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	18,  // 105: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	18,  // 106: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	31,  // 107: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	18,  // 108: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	35,  // 109: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	27,  // 110: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	42,  // 111: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	38,  // 112: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	40,  // 113: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	50,  // 114: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	43,  // 115: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	53,  // 116: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	43,  // 117: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	60,  // 118: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	62,  // 119: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	64,  // 120: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	55,  // 121: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	67,  // 122: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
-	70,  // 123: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	76,  // 124: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	72,  // 125: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	79,  // 126: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	103, // [103:127] is the sub-list for method output_type
-	79,  // [79:103] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	70,  // 73: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
+	72,  // 74: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
+	73,  // 75: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
+	74,  // 76: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
+	75,  // 77: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
+	76,  // 78: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
+	77,  // 79: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
+	71,  // 80: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
+	81,  // 81: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,   // 82: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,   // 83: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	82,  // 84: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	85,  // 85: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,   // 86: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	20,  // 87: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	21,  // 88: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	28,  // 89: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	29,  // 90: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	30,  // 91: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	32,  // 92: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	33,  // 93: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	23,  // 94: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	36,  // 95: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	37,  // 96: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	39,  // 97: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	49,  // 98: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	51,  // 99: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	52,  // 100: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	54,  // 101: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	59,  // 102: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	61,  // 103: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	63,  // 104: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	65,  // 105: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	66,  // 106: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
+	69,  // 107: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	83,  // 108: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	79,  // 109: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	86,  // 110: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	18,  // 111: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	22,  // 112: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	18,  // 113: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	18,  // 114: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	31,  // 115: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	18,  // 116: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	35,  // 117: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	27,  // 118: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	42,  // 119: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	38,  // 120: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	40,  // 121: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	50,  // 122: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	43,  // 123: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	53,  // 124: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	43,  // 125: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	60,  // 126: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	62,  // 127: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	64,  // 128: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	55,  // 129: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	67,  // 130: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
+	78,  // 131: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	84,  // 132: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	80,  // 133: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	87,  // 134: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	111, // [111:135] is the sub-list for method output_type
+	87,  // [87:111] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -6586,7 +7265,7 @@ func file_api_netem_v1_netem_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   77,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   5,
 		},
