@@ -214,7 +214,8 @@ func (c *cluster) command(ctx context.Context, program string, env []string, arg
 		return "", fmt.Errorf("%s: %w", program, cause)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", program, err, lastLine(append(said.Bytes(), errs.Bytes()...)))
+		// Not the last line alone: pg_basebackup's tells that it cleans up.
+		return "", fmt.Errorf("%s: %w: %s", program, err, service.LastLines(append(said.Bytes(), errs.Bytes()...)))
 	}
 	return strings.TrimSpace(said.String()), nil
 }
@@ -286,11 +287,6 @@ func writeRules(home string) (string, error) {
 	const rules = "host all,replication all 0.0.0.0/0 scram-sha-256\nhost all,replication all ::/0 scram-sha-256\n"
 	path := filepath.Join(home, "pg_hba.conf")
 	return path, writeFile(path, []byte(rules), 0o644)
-}
-
-func lastLine(text []byte) string {
-	text = bytes.TrimSpace(text)
-	return string(text[bytes.LastIndexByte(text, '\n')+1:])
 }
 
 // dial opens a TCP connection from inside the namespace.

@@ -174,3 +174,35 @@ func TestBrokenLab(t *testing.T) {
 	}
 	nothingLeft(t, dir, d)
 }
+
+// TestFailedCopy has a copy of a primary that fails: the cause is in the error, and what the
+// primary said about it, which both go with the lab.
+func TestFailedCopy(t *testing.T) {
+	d := testDefinition(t)
+	dir := t.TempDir()
+	m := newManager(t, dir)
+	if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	folder := m.serviceDir(d.Name, "primary")
+	script := "#!/bin/sh\nprintf 'pg_basebackup: error: could not receive data\\npg_basebackup: removing data directory\\n' >&2\nexit 1\n"
+	err := errors.Join(
+		os.MkdirAll(folder, 0o755), os.MkdirAll(m.serviceDir(d.Name, "standby"), 0o755),
+		os.WriteFile(m.passwordPath(d.Name, "primary"), []byte("x\n"), 0o600),
+		os.WriteFile(service.LogPath(folder, "primary"), []byte("ERROR: requested WAL segment has been removed\n"), 0o600),
+		os.WriteFile(filepath.Join(dir, "pg_basebackup"), []byte(script), 0o755),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{record: &record{Definition: d, Services: []serviceRecord{{Node: "server", Name: "primary", Folder: folder, Log: service.LogPath(folder, "primary")}}}}
+	c := &cluster{m: m, r: r, rec: &serviceRecord{Node: "client", Name: "standby"}, bin: dir, data: filepath.Join(dir, "data")}
+	if c.log, err = openLog(os.DevNull); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.log.Close() }()
+	if err = c.copy(t.Context(), "primary"); err == nil {
+		t.Fatal("no error")
+	}
+	contains(t, err.Error(), "copy of primary: pg_basebackup: exit status 1", "could not receive data | ", "; its log: ERROR: requested WAL segment")
+}

@@ -28,7 +28,11 @@ func (c *cluster) copy(ctx context.Context, primary string) error {
 		"--pgdata="+c.data, "--dbname=application_name="+c.rec.Name, "--host="+of.Address.Addr().String(), "--port="+strconv.Itoa(int(of.Address.Port())),
 		"--username="+postgresUser, "--create-slot", "--slot="+slot(c.rec.Name), "--write-recovery-conf",
 		"--checkpoint=fast", "--wal-method=stream", "--no-sync", "--no-password")
-	return err
+	if err != nil {
+		// The standby was never started; why it was refused is in the other one's log.
+		return fmt.Errorf("copy of %s: %w%s", primary, err, of.logTail())
+	}
+	return nil
 }
 
 // slot is the name of a standby's replication slot, of a-z, 0-9 and '_'.

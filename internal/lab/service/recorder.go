@@ -84,11 +84,11 @@ func (r *recorder) End() {
 func (r *recorder) Tail() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return lastLines(r.tail)
+	return LastLines(r.tail)
 }
 
-// lastLines returns the last three lines of a text, on one.
-func lastLines(text []byte) string {
+// LastLines returns the last three lines of what a program said, on one, of 1 KiB at most.
+func LastLines(text []byte) string {
 	const lines, most = 3, 1024
 	all := bytes.Split(bytes.TrimSpace(text[max(0, len(text)-most):]), []byte("\n"))
 	return strings.ToValidUTF8(string(bytes.Join(all[max(len(all)-lines, 0):], []byte(" | "))), "?")

@@ -152,7 +152,7 @@ func (o Order) LogTail() string {
 	if err != nil {
 		return ""
 	}
-	return quoted(lastLines(text))
+	return quoted(LastLines(text))
 }
 
 func quoted(tail string) string {
