@@ -33,7 +33,12 @@ func (a *account) info() *TCPInfo {
 	if a.fd < 0 {
 		return nil
 	}
-	ti, err := unix.GetsockoptTCPInfo(a.fd, unix.SOL_TCP, unix.TCP_INFO)
+	return tcpInfo(a.fd)
+}
+
+// tcpInfo reads TCP_INFO of a socket; nil when it cannot.
+func tcpInfo(fd int) *TCPInfo {
+	ti, err := unix.GetsockoptTCPInfo(fd, unix.SOL_TCP, unix.TCP_INFO)
 	if err != nil {
 		return nil
 	}

@@ -16,3 +16,5 @@ func (*account) control(_, _ string, _ syscall.RawConn) error { return nil }
 func (*account) info() *TCPInfo                               { return nil }
 func (*account) local() netip.AddrPort                        { return netip.AddrPort{} }
 func (*account) close()                                       {}
+
+func tcpInfo(int) *TCPInfo { return nil }

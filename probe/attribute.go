@@ -156,7 +156,7 @@ func (a Attribution) withoutEvents(s *Sample) Cause {
 	if s.Info != nil && s.Info.TotalRetransmits > 0 {
 		syns := synRetransmits(connect)
 		switch {
-		case s.ConnectNS == 0, syns > 0 && connect > s.Duration()-connect:
+		case s.ConnectNS == 0 && !s.Reused, syns > 0 && connect > s.Duration()-connect:
 			return SYNRetransmit
 		case int(s.Info.TotalRTO) > syns:
 			return RTO

@@ -18,6 +18,19 @@ func (e *ProtocolError) Error() string { return e.Err.Error() }
 // Unwrap gives the client's own error.
 func (e *ProtocolError) Unwrap() error { return e.Err }
 
+// ClassError says what class an error is of, where a client's library does not tell by
+// an error that Classify knows.
+type ClassError struct {
+	Class Class
+	Err   error
+}
+
+// Error keeps the client's own words.
+func (e *ClassError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the client's own error.
+func (e *ClassError) Unwrap() error { return e.Err }
+
 // serverError is the server's own refusal, as PostgreSQL clients report it.
 type serverError interface {
 	error
@@ -28,6 +41,9 @@ type serverError interface {
 // that ran out comes first, since a client that is interrupted reports its closed
 // socket too.
 func Classify(err error) Class {
+	if told, ok := errors.AsType[*ClassError](err); ok {
+		return told.Class
+	}
 	switch {
 	case err == nil:
 		return OK

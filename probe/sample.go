@@ -70,7 +70,13 @@ type Sample struct {
 	Turns  int     `json:"turns,omitempty"`
 	// Bytes is the payload that arrived, for a probe of goodput.
 	Bytes int64 `json:"bytes,omitempty"`
-	// ConnectNS is how long the TCP handshake took; 0 if it did not end.
+	// UDP is what became of a numbered packet, for a probe of packets.
+	UDP *Datagram `json:"udp,omitempty"`
+	// Reused says that an earlier call had made the connection: there was no handshake in
+	// this one, and Info counts what happened during it.
+	Reused bool `json:"reused,omitempty"`
+	// ConnectNS is how long the TCP handshake took; 0 if it did not end, or was not of
+	// this call.
 	ConnectNS int64 `json:"connect_ns"`
 	// Local and Remote are the connection's ends; zero if no socket was made.
 	Local  netip.AddrPort `json:"local"`
@@ -102,6 +108,48 @@ func (s Sample) Latency() time.Duration {
 		return s.Duration()
 	}
 	return time.Duration(s.EndNS - s.DueNS)
+}
+
+// Datagram is a numbered packet that came back from the echo server. What comes later,
+// or twice, is in the run's Datagrams.
+type Datagram struct {
+	// ThereNS and BackNS are the one-way delays, from stamp to stamp of the two programs;
+	// 0 where the two ends do not share a clock.
+	ThereNS int64 `json:"there_ns,omitempty"`
+	BackNS  int64 `json:"back_ns,omitempty"`
+	// HeldNS is how long the server had it, which is in neither.
+	HeldNS int64 `json:"held_ns,omitempty"`
+	// Arrival numbers the packets in the order in which the server got them, from 1;
+	// 0: it did not come back.
+	Arrival uint32 `json:"arrival,omitempty"`
+	// ReorderedThere: the server had already seen a packet that was sent later (RFC 4737,
+	// 3.3); ReorderedBack: the client had already got an answer that the server sent later.
+	ReorderedThere bool `json:"reordered_there,omitempty"`
+	ReorderedBack  bool `json:"reordered_back,omitempty"`
+}
+
+// Datagrams is what became of all numbered packets of a run, warm-up included.
+type Datagrams struct {
+	// Sent counts the packets, Answered those that were answered in time, Late those
+	// whose answer came after their call's budget, Lost the others.
+	Sent     int `json:"sent"`
+	Answered int `json:"answered"`
+	Late     int `json:"late"`
+	Lost     int `json:"lost"`
+	// LostThere did not reach the server, LostBack did; both are lower bounds that add up
+	// to Lost or less, since after the last answer nobody knows which way it was.
+	LostThere int `json:"lost_there"`
+	LostBack  int `json:"lost_back"`
+	// DuplicatesThere are packets that the server got again, DuplicatesBack answers that
+	// the client got again.
+	DuplicatesThere int `json:"duplicates_there"`
+	DuplicatesBack  int `json:"duplicates_back"`
+	// ReorderedThere and ReorderedBack count the packets that were overtaken (RFC 4737).
+	ReorderedThere int `json:"reordered_there"`
+	ReorderedBack  int `json:"reordered_back"`
+	// OneClock says that both ends read the same CLOCK_MONOTONIC: one host, and one time
+	// namespace. Without it there are no one-way delays.
+	OneClock bool `json:"one_clock"`
 }
 
 // Phase is one part of a call.

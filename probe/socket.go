@@ -11,15 +11,21 @@ import (
 // sample would stand for it.
 var ErrOneConnection = errors.New("a call makes one connection only")
 
-// Socket makes the one TCP connection of a call and keeps account of it. TCP
-// keep-alive and multipath TCP are off. Make one with NewSocket for each call; it
-// is not safe for concurrent use, but for a late Dial that is to be refused.
+// Socket makes one TCP connection and keeps account of it: of one call, or of many that
+// use it one after the other. TCP keep-alive and multipath TCP are off. Make one with
+// NewSocket; it is not safe for concurrent use, but for a late Dial that is to be
+// refused, and but for Share.
 type Socket struct {
 	account       account
 	dialed        bool
-	conn          net.Conn
+	conn          *conn
 	local, remote netip.AddrPort
 	connectNS     int64
+	// reused and the counts are of the call under way, where earlier ones used the
+	// connection.
+	reused bool
+	before TCPInfo
+	turns  int
 }
 
 // NewSocket returns a Socket that has not dialed.
@@ -41,23 +47,87 @@ func (s *Socket) Dial(ctx context.Context, network, address string) (net.Conn, e
 		return nil, err
 	}
 	s.connectNS = Now() - at
+	s.account.close() // what is connected gives its own account until it is closed
 	s.local, s.remote = addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
-	s.conn = c
-	return c, nil
+	s.conn = &conn{Conn: c}
+	return s.conn, nil
 }
 
 // Conn is the connection; nil when there is none.
-func (s *Socket) Conn() net.Conn { return s.conn }
+func (s *Socket) Conn() net.Conn {
+	if s.conn == nil {
+		return nil
+	}
+	return s.conn
+}
+
+// ConnectNS is how long the handshake took; 0 if it did not end.
+func (s *Socket) ConnectNS() int64 { return s.connectNS }
+
+// Begin says that a call begins on a connection that an earlier one has used: what
+// Record writes is of this call alone, and without the handshake.
+func (s *Socket) Begin() {
+	s.reused = true
+	s.turns = s.totalTurns()
+	s.before = TCPInfo{}
+	if info := s.conn.info(); info != nil {
+		s.before = *info
+	}
+}
+
+// Turns is how often the call that is under way has waited for an answer of the peer:
+// data came after data was sent.
+func (s *Socket) Turns() int { return s.totalTurns() - s.turns }
+
+func (s *Socket) totalTurns() int {
+	if s.conn == nil {
+		return 0
+	}
+	return int(s.conn.turns.Load())
+}
+
+// Share is Record for a call on a connection that other calls use at the same time. What
+// the kernel counted is the connection's since before, which an Info at the call's start
+// gave; turns are nobody's.
+func (s *Socket) Share(to *Sample, before *TCPInfo) {
+	to.Local, to.Remote, to.Reused = s.local, s.remote, true
+	to.Info = s.Info()
+	if to.Info != nil && before != nil {
+		to.Info.since(*before)
+	}
+}
+
+// Info is what the kernel says of the connection now, or said when it was closed; nil
+// without one.
+func (s *Socket) Info() *TCPInfo {
+	if s.conn == nil {
+		return s.account.info()
+	}
+	return s.conn.info()
+}
 
 // Record writes what is known of the connection into the sample and gives the
-// account back; without a Record the kernel keeps the socket. Remote stays as it is
-// where there was no connection.
+// account of a connect that failed back; without a Record the kernel keeps that
+// socket. Remote stays as it is where there was no connection.
 func (s *Socket) Record(to *Sample) {
-	to.Local, to.ConnectNS, to.Info = s.local, s.connectNS, s.account.info()
+	to.Local, to.Info, to.Turns = s.local, s.Info(), s.Turns()
 	if s.conn != nil {
 		to.Remote = s.remote
 	}
+	if to.Reused = s.reused; s.reused {
+		if to.Info != nil {
+			to.Info.since(s.before)
+		}
+	} else {
+		to.ConnectNS = s.connectNS
+	}
 	s.account.close()
+}
+
+// since leaves the counts of a call that began with these.
+func (i *TCPInfo) since(before TCPInfo) {
+	i.TotalRetransmits -= before.TotalRetransmits
+	i.TotalRTO -= before.TotalRTO
 }
 
 func addrPort(a net.Addr) netip.AddrPort {
