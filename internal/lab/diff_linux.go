@@ -38,11 +38,13 @@ func (m *Manager) Diff(ctx context.Context, d Definition) ([]Difference, error) 
 	}
 	l := r.layout
 	sysctls := r.record.sysctlsByNode()
+	var trees sysctlTrees
+	defer func() { _ = trees.Close() }()
 	var mu sync.Mutex
 	bySpot := map[*spot][]Difference{}
 	err = each(ctx, len(l.spots), func(ctx context.Context, i int) error {
 		s := l.spots[i]
-		differences, err := m.lookAt(ctx, l, s, sysctls[s.name])
+		differences, err := m.lookAt(ctx, l, s, sysctls[s.name], &trees)
 		mu.Lock()
 		defer mu.Unlock()
 		bySpot[s] = differences
@@ -82,7 +84,7 @@ func (s *spot) path() string {
 const gone = "gone"
 
 // lookAt compares a spot with its namespace.
-func (m *Manager) lookAt(ctx context.Context, l *layout, s *spot, sysctls []Sysctl) ([]Difference, error) {
+func (m *Manager) lookAt(ctx context.Context, l *layout, s *spot, sysctls []Sysctl, trees *sysctlTrees) ([]Difference, error) {
 	ns := l.definition.Namespace(s.name)
 	state, err := m.look(ctx, l.definition, s.name)
 	if err != nil {
@@ -93,12 +95,9 @@ func (m *Manager) lookAt(ctx context.Context, l *layout, s *spot, sysctls []Sysc
 	}
 	look := &looking{spot: s}
 	err = namespaces.Do(ctx, ns, func() error {
-		for _, x := range sysctls {
-			have, err := readSysctl(x.Name)
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-			look.compare("sysctls."+x.Name, x.Value, have, sameValue(x.Value, have))
+		err := trees.with(func(tree *sysctlTree) error { return look.sysctls(tree, sysctls) })
+		if err != nil {
+			return err
 		}
 		return handle(look.network)
 	})
@@ -123,6 +122,17 @@ func (c *looking) compare(path, want, have string, same bool) {
 		}
 		c.found = append(c.found, Difference{c.spot.path() + "." + path, want, have})
 	}
+}
+
+func (c *looking) sysctls(tree *sysctlTree, want []Sysctl) error {
+	for _, x := range want {
+		have, err := tree.read(x.Name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		c.compare("sysctls."+x.Name, x.Value, have, sameValue(x.Value, have))
+	}
+	return nil
 }
 
 func (c *looking) network(h *netlink.Handle) error {

@@ -16,7 +16,7 @@ import (
 
 // makeSpot makes a namespace, with its bridge where it is a switch, and returns the sysctls
 // as read back. It gets its name when it is marked and set.
-func (m *Manager) makeSpot(l *layout, s *spot) (back []Sysctl, err error) {
+func (m *Manager) makeSpot(l *layout, s *spot, trees *sysctlTrees) (back []Sysctl, err error) {
 	d := l.definition
 	err = namespaces.CreateWith(d.Namespace(s.name), func() error {
 		return handle(func(h *netlink.Handle) error {
@@ -26,7 +26,11 @@ func (m *Manager) makeSpot(l *layout, s *spot) (back []Sysctl, err error) {
 				return fmt.Errorf("alias of lo: %w", err)
 			}
 			failpoint.At("lab.up.marked")
-			if back, err = configure(s.settings(l.six)); err != nil {
+			err := trees.with(func(tree *sysctlTree) (err error) {
+				back, err = configure(tree, s.settings(l.six))
+				return err
+			})
+			if err != nil {
 				return err
 			}
 			failpoint.At("lab.up.sysctls")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -74,45 +73,40 @@ var shown = []string{
 
 // configure sets the calling thread's namespace and returns what it reads back. What
 // this kernel does not have is left out.
-func configure(settings []Sysctl) ([]Sysctl, error) {
+func configure(tree *sysctlTree, settings []Sysctl) ([]Sysctl, error) {
 	back := make([]Sysctl, 0, len(settings)+len(shown))
-	names := make([]string, 0, len(settings)+len(shown))
-	for _, s := range settings {
-		err := os.WriteFile(sysctlPath(s.Name), []byte(s.Value), 0)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
+	keep := func(name, value string, err error) error {
+		if err == nil {
+			back = append(back, Sysctl{name, value})
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("sysctl %s=%s: %w", s.Name, s.Value, err)
-		}
-		names = append(names, s.Name)
+		return nil
 	}
-	for _, name := range append(names, shown...) {
-		value, err := readSysctl(name)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+	for _, s := range settings {
+		value, err := tree.set(s)
+		if err := keep(s.Name, value, err); err != nil {
 			return nil, err
 		}
-		back = append(back, Sysctl{name, value})
+	}
+	for _, name := range shown {
+		value, err := tree.read(name)
+		if err := keep(name, value, err); err != nil {
+			return nil, err
+		}
 	}
 	return back, nil
 }
 
 // insist sets what the definition asks for in the calling thread's namespace, all of it or
 // an error that says what the kernel did not take.
-func insist(settings []Sysctl) ([]Sysctl, error) {
+func insist(tree *sysctlTree, settings []Sysctl) ([]Sysctl, error) {
 	var back []Sysctl
 	for _, s := range settings {
-		err := os.WriteFile(sysctlPath(s.Name), []byte(s.Value), 0)
+		value, err := tree.set(s)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("sysctl %s: this kernel has none of that name in a namespace: %w", s.Name, errors.ErrUnsupported)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("sysctl %s=%s: %w", s.Name, s.Value, err)
-		}
-		value, err := readSysctl(s.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -140,17 +134,3 @@ func merge(earlier, later []Sysctl) []Sysctl {
 
 // sameValue compares values of several numbers whatever is between them.
 func sameValue(a, b string) bool { return slices.Equal(strings.Fields(a), strings.Fields(b)) }
-
-func readSysctl(name string) (string, error) {
-	text, err := os.ReadFile(sysctlPath(name))
-	if err != nil {
-		return "", fmt.Errorf("sysctl %s: %w", name, err)
-	}
-	return strings.TrimSpace(string(text)), nil
-}
-
-// sysctlPath is the file of a sysctl, always that of the namespace that the calling thread
-// is in.
-func sysctlPath(name string) string {
-	return filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
-}

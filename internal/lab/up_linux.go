@@ -150,10 +150,12 @@ func (m *Manager) makeNetwork(ctx context.Context, r *running, progress func(str
 	l := r.layout
 	namespace := func(s *spot) string { return l.definition.Namespace(s.name) }
 
+	var trees sysctlTrees
+	defer func() { _ = trees.Close() }()
 	sysctls := make([][]Sysctl, len(l.spots))
 	made := count(progress, "namespaces", len(l.spots))
 	err := each(ctx, len(l.spots), func(_ context.Context, i int) (err error) {
-		if sysctls[i], err = m.makeSpot(l, l.spots[i]); err == nil {
+		if sysctls[i], err = m.makeSpot(l, l.spots[i], &trees); err == nil {
 			failpoint.At("lab.up.namespace")
 			made.step()
 		}
@@ -185,9 +187,14 @@ func (m *Manager) makeNetwork(ctx context.Context, r *running, progress func(str
 			if err := m.setUp(l, s); err != nil {
 				return err
 			}
-			back, err := insist(s.node.Sysctls)
-			sysctls[i] = merge(sysctls[i], back)
-			return err
+			if len(s.node.Sysctls) == 0 {
+				return nil
+			}
+			return trees.with(func(tree *sysctlTree) error {
+				back, err := insist(tree, s.node.Sysctls)
+				sysctls[i] = merge(sysctls[i], back)
+				return err
+			})
 		})
 		if err != nil {
 			return inNode(s, err)
