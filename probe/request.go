@@ -3,7 +3,6 @@ package probe
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -47,19 +46,21 @@ type Request struct {
 	Target string
 	// Layer is "direct" (default) or "proxy".
 	Layer string
-	// Count of calls, 1..1,000,000; default 200 where Duration and Open are not set,
-	// else no limit. With a Duration, what is reached first ends the run.
+	// Count of calls beside those of the warm-up, 1..1,000,000; default 200 where Duration
+	// and Open are not set, else no limit. With a Duration, what is reached first ends the
+	// run.
 	Count int
-	// Duration ends the run: no call starts after it, warm-up included. Up to 24 h;
-	// 0: Count does.
+	// Duration ends the run: no call is due after it, warm-up included. Up to 24 h;
+	// 0: Count does, or the end of an open loop's stages.
 	Duration time.Duration
-	// Warmup marks the calls that are due in the run's first part. Up to 1 h; default 0.
+	// Warmup marks the calls that are due in the run's first part. Up to 1 h, and less
+	// than Duration; default 0.
 	Warmup time.Duration
-	// Concurrency of a closed loop, 1..1000; default 4.
+	// Concurrency of a closed loop, 1..1000; default 4. In an open loop it stays 0.
 	Concurrency int
 	// Pace of a closed loop is the least time between the starts of two calls, so that
 	// the calls measure the path and not how many connections a second this machine can
-	// make. Up to 1 min; default 60 ms, NoPace for none.
+	// make. Up to 1 min; default 60 ms, NoPace for none. In an open loop it stays 0.
 	Pace time.Duration
 	// Open makes it an open loop: calls start when they are due, whatever the others
 	// do. Nil: a closed loop.
@@ -83,7 +84,8 @@ type Request struct {
 
 // OpenLoop is a schedule of calls that does not wait for answers.
 type OpenLoop struct {
-	// Stages follow one another; the last one goes on to the run's end.
+	// Stages follow one another, at least one and at most 1000. The run ends with the
+	// last one unless Request.Duration or Count say more: then its last rate goes on.
 	Stages []Stage
 	// Poisson draws independent arrivals with the stages' rates; otherwise they are
 	// evenly spaced.
@@ -95,10 +97,11 @@ type OpenLoop struct {
 
 // Stage is a part of an open loop's schedule.
 type Stage struct {
-	// For is how long it lasts; 0 in the last stage only: to the run's end.
+	// For is how long it lasts, up to 24 h; 0 in the last stage only: to the run's end.
 	For time.Duration
 	// From and To are calls per second at its beginning and end, 0..100,000; in between
-	// the rate changes evenly. A spike is a short stage of its own.
+	// the rate changes evenly. A spike is a short stage of its own. The last stage's
+	// To is above 0 where it has no end of its own.
 	From, To float64
 }
 
@@ -166,55 +169,33 @@ type GRPCOptions struct {
 const (
 	DefaultCount       = 200
 	MaxCount           = 1_000_000
+	MaxDuration        = 24 * time.Hour
+	MaxWarmup          = time.Hour
 	DefaultConcurrency = 4
 	MaxConcurrency     = 1000
 	DefaultPace        = 60 * time.Millisecond
 	NoPace             = time.Duration(-1)
 	MaxPace            = time.Minute
+	DefaultMaxInFlight = 10_000
+	MaxMaxInFlight     = 100_000
+	MaxStages          = 1000
+	MaxRate            = 100_000
 	DefaultTimeout     = 5 * time.Second
 	MinTimeout         = time.Millisecond
 	MaxTimeout         = 10 * time.Minute
+	MaxThreshold       = time.Minute
+	MaxPool            = 1000
 )
 
-// WithDefaults returns the request with every zero field but Target set to its
-// default.
-func (r Request) WithDefaults() Request {
-	if r.Kind == "" {
-		r.Kind = KindPostgres
+// Length is when the last call may be due, from the run's start; 0 where only Count
+// ends the run.
+func (r Request) Length() time.Duration {
+	if r.Duration > 0 || r.Open == nil || r.Count > 0 {
+		return r.Duration
 	}
-	if r.Layer == "" {
-		r.Layer = LayerDirect
+	var sum time.Duration
+	for _, s := range r.Open.Stages {
+		sum += s.For
 	}
-	if r.Count == 0 {
-		r.Count = DefaultCount
-	}
-	if r.Concurrency == 0 {
-		r.Concurrency = DefaultConcurrency
-	}
-	if r.Pace == 0 {
-		r.Pace = DefaultPace
-	}
-	if r.Timeout == 0 {
-		r.Timeout = DefaultTimeout
-	}
-	return r
-}
-
-// Validate returns every field that is out of its range, each as a *RequestError,
-// joined. A zero field stands for its default and is in range.
-func (r Request) Validate() error {
-	r = r.WithDefaults()
-	var errs []error
-	refuse := func(bad bool, field, value, want string) {
-		if bad {
-			errs = append(errs, &RequestError{Field: field, Value: value, Want: want})
-		}
-	}
-	refuse(r.Kind != KindPostgres, "kind", r.Kind, "pg")
-	refuse(r.Layer != LayerDirect && r.Layer != LayerProxy, "layer", r.Layer, "direct or proxy")
-	refuse(r.Count < 1 || r.Count > MaxCount, "count", strconv.Itoa(r.Count), "a number from 1 to 1000000")
-	refuse(r.Concurrency < 1 || r.Concurrency > MaxConcurrency, "concurrency", strconv.Itoa(r.Concurrency), "a number from 1 to 1000")
-	refuse(r.Pace < 0 && r.Pace != NoPace || r.Pace > MaxPace, "pace", r.Pace.String(), "a duration from 0s to 1m, such as 60ms")
-	refuse(r.Timeout < MinTimeout || r.Timeout > MaxTimeout, "timeout", r.Timeout.String(), "a duration from 1ms to 10m, such as 5s")
-	return errors.Join(errs...)
+	return sum
 }

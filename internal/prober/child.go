@@ -56,7 +56,13 @@ func serve(in io.Reader, out io.Writer) int {
 	lines := make(chan message, queued)
 	written := make(chan error, 1)
 	go func() { written <- write(out, lines) }()
-	_, err := probe.Run(ctx, o.caller(), o.Request, func(done, count int, s probe.Sample) {
+	caller, err := o.caller()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	defer closeCaller(caller)
+	_, err = probe.Run(ctx, caller, o.Request, func(done, count int, s probe.Sample) {
 		lines <- message{Done: done, Count: count, Sample: &s}
 	})
 	end := message{End: true}
@@ -69,6 +75,13 @@ func serve(in io.Reader, out io.Writer) int {
 		return 1 // nobody is left to tell
 	}
 	return 0
+}
+
+// closeCaller lets a caller that keeps connections part from its servers.
+func closeCaller(c probe.Caller) {
+	if k, ok := c.(io.Closer); ok {
+		_ = k.Close() // the samples are taken: how the goodbye went changes nothing
+	}
 }
 
 // write encodes messages and flushes whenever none is waiting. After an error it

@@ -4,10 +4,10 @@
 package prober
 
 import (
+	"encoding/json"
 	"net/netip"
 
 	"netemd/probe"
-	"netemd/probe/postgres"
 )
 
 // childName is what the child is registered as.
@@ -21,10 +21,9 @@ type Order struct {
 	// User, Password and Database log in. They reach the child by its standard input
 	// only, so that no process list shows them.
 	User, Password, Database string
-}
-
-func (o Order) caller() probe.Caller {
-	return &postgres.Probe{Address: o.Address, User: o.User, Password: o.Password, Database: o.Database}
+	// Policy is the client policy around the calls, as the JSON of its plain types; empty:
+	// none.
+	Policy json.RawMessage `json:",omitempty"`
 }
 
 // message is one line of a child's standard output: a sample, or the end.
