@@ -21,6 +21,9 @@ const (
 	// Rejected: the client's own policy made no attempt (breaker open, bulkhead full,
 	// no budget left); the network was not asked.
 	Rejected Class = "rejected"
+	// Cancelled: the client's own policy gave an attempt up, since another one had answered
+	// or the call was over; it says nothing about the peer. Only attempts are.
+	Cancelled Class = "cancelled"
 )
 
 // Cause is why a call was slow.
@@ -96,6 +99,9 @@ type Sample struct {
 	Attempts []Sample `json:"attempts,omitempty"`
 	// Policy is what the policies did during the call, by time.
 	Policy []PolicyEvent `json:"policy,omitempty"`
+	// Degraded is the answer that a fallback gave in place of the peer's: default or cached.
+	// The class is ok then, and the duration is no measure of the peer.
+	Degraded string `json:"degraded,omitempty"`
 }
 
 // Duration is the time from the start to the end of the call: its service time.

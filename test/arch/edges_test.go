@@ -14,7 +14,8 @@ var allowed = map[string][]string{
 	"qdisc":        {},
 	"namespaces":   {},
 	"probe":        {},
-	"probe/":       {"probe"},
+	// The probes of protocols that pass a policy's deadline and key on ask its package for them.
+	"probe/": {"probe", "probe/policy"},
 	// Faults in the tests of others: a client of an agent that may be in the same process.
 	"netemtest":        {"internal/agent", "internal/child", "internal/client", "internal/config", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "namespaces", "qdisc"},
 	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
