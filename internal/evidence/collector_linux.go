@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -35,9 +36,11 @@ type Collector struct {
 	reader *ringbuf.Reader
 	shift  uint
 
-	done   sync.WaitGroup
-	events []probe.Retransmission
-	err    error
+	done     sync.WaitGroup
+	stopping atomic.Bool
+	// drained takes what the reader has each time that the ring was emptied.
+	drained chan []probe.Retransmission
+	err     error
 }
 
 // Start begins to collect. When it returns, both tracepoints are watched. The
@@ -63,7 +66,7 @@ func open(cfg Config) (_ *Collector, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collector{shift: l.caShift}
+	c := &Collector{shift: l.caShift, drained: make(chan []probe.Retransmission)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
@@ -99,14 +102,23 @@ func open(cfg Config) (_ *Collector, err error) {
 	return c, nil
 }
 
-// read drains the ring until Stop flushes it.
+// read empties the ring until Stop flushes it.
 func (c *Collector) read() {
+	defer close(c.drained)
 	var rec ringbuf.Record
+	var events []probe.Retransmission
 	for {
-		if err := c.reader.ReadInto(&rec); err != nil {
-			if !errors.Is(err, ringbuf.ErrFlushed) {
-				c.err = fmt.Errorf("ring buffer: %w", err)
+		err := c.reader.ReadInto(&rec)
+		if errors.Is(err, ringbuf.ErrFlushed) {
+			last := c.stopping.Load()
+			c.drained <- events
+			if events = nil; last {
+				return
 			}
+			continue
+		}
+		if err != nil {
+			c.err = fmt.Errorf("ring buffer: %w", err)
 			return
 		}
 		e, err := decode(rec.RawSample, c.shift)
@@ -114,27 +126,44 @@ func (c *Collector) read() {
 			c.err = err
 			continue
 		}
-		c.events = append(c.events, e)
+		events = append(events, e)
 	}
 }
 
-// Stop ends the collection and returns everything that was retransmitted since
-// Start, in the order of the ring, and how many records found the ring full. What
-// was collected is returned with an error too. A second Stop is not allowed.
+// Drain returns what was retransmitted since Start or the Drain before, in the order of
+// the ring. All that the kernel had reported when it was called is there. It is not for
+// concurrent use.
 //
 // Server is set for SYN-ACKs only; who knows a connection's ends sets the others
-// (probe.Attribute).
+// (probe.Attributor).
+func (c *Collector) Drain() ([]probe.Retransmission, error) {
+	if err := c.reader.Flush(); err != nil {
+		return nil, fmt.Errorf("ring buffer: %w", err)
+	}
+	events, ok := <-c.drained
+	if !ok {
+		return nil, c.err
+	}
+	return events, nil
+}
+
+// Stop ends the collection and returns what was retransmitted since Start or the last
+// Drain, and how many records of the whole collection found the ring full. What was
+// collected is returned with an error too. A second Stop is not allowed.
 func (c *Collector) Stop() (events []probe.Retransmission, lost uint64, err error) {
 	for _, k := range c.links {
 		err = errors.Join(err, k.Close())
 	}
 	c.links = nil
-	err = errors.Join(err, c.reader.Flush())
-	c.done.Wait()
+	c.stopping.Store(true)
+	events, e := c.Drain()
+	err = errors.Join(err, e)
 	if e := c.lost.Lookup(uint32(0), &lost); e != nil {
 		err = errors.Join(err, fmt.Errorf("map of lost records: %w", e))
 	}
-	return c.events, lost, errors.Join(err, c.err, c.close())
+	err = errors.Join(err, c.close())
+	c.done.Wait() // a reader that could not be woken ends with the ring
+	return events, lost, errors.Join(err, c.err)
 }
 
 // close gives back what there is.

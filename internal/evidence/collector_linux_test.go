@@ -297,6 +297,39 @@ func now(t *testing.T) int64 {
 }
 
 // TestLostRecords fills a ring that nobody reads: what does not fit is counted.
+// TestDrain: what has been drained is not told again, and what the kernel reported
+// before is there at once.
+func TestDrain(t *testing.T) {
+	p := newPair(t)
+	to := netip.AddrPortFrom(server4.Addr(), p.listen(t))
+	col, err := Start(Config{Cookies: []uint64{p.clientCookie, p.serverCookie}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(events []probe.Retransmission, local netip.AddrPort) (n int) {
+		for _, e := range events {
+			if e.Cause == probe.SYNRetransmit && e.Local == local {
+				n++
+			}
+		}
+		return n
+	}
+	dropFirst(t, p.client, device, syn, 1)
+	_, first := p.talk(t, to, 0)
+	events, err := col.Drain()
+	if n := count(events, first); err != nil || n == 0 {
+		t.Errorf("the drain after a lost SYN has %d events of it, %v", n, err)
+	}
+	again, err := col.Drain()
+	if n := count(again, first); err != nil || n != 0 {
+		t.Errorf("the second drain has %d old events, %v", n, err)
+	}
+	rest, lost, err := col.Stop()
+	if n := count(rest, first); err != nil || lost != 0 || n != 0 {
+		t.Errorf("the end has %d old events, %d lost, %v", n, lost, err)
+	}
+}
+
 func TestLostRecords(t *testing.T) {
 	p := newPair(t)
 	dropFirst(t, p.client, device, syn, 1<<30)

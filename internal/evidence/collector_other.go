@@ -23,6 +23,9 @@ func Start(Config) (*Collector, error) {
 	return nil, fmt.Errorf("evidence: retransmissions are traced on Linux: %w", errors.ErrUnsupported)
 }
 
+// Drain needs Linux.
+func (*Collector) Drain() ([]probe.Retransmission, error) { return nil, errors.ErrUnsupported }
+
 // Stop needs Linux.
 func (*Collector) Stop() ([]probe.Retransmission, uint64, error) {
 	return nil, 0, errors.ErrUnsupported
