@@ -57,6 +57,8 @@ func (d *Document) kindSchema(s slot, t reflect.Type) object {
 	}
 	_, isUnit := units[t]
 	switch k := t.Kind(); {
+	case isText(t) && !isUnit && k == reflect.Float64: // a factor
+		return object{"type": []string{"string", "number"}}
 	case isText(t) && !isUnit && k != reflect.String: // a port is a number, and a range of them is none
 		return object{"type": []string{"string", "integer"}}
 	case isText(t):

@@ -79,7 +79,7 @@ func treeOf(v reflect.Value, r rules) (tree, error) {
 	return tree{text: s, plain: digits, block: r.block}, err
 }
 
-var number = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+var number = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$`)
 
 // scalarText is a value as text; empty for a TextOrKeys that is written as keys.
 func scalarText(v reflect.Value) (string, error) {

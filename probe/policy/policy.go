@@ -112,7 +112,7 @@ type Hedge struct {
 	// Percentile of the durations of the last Window attempts that succeeded is the delay,
 	// above 0 and below 1, nearest rank; 0: Delay is.
 	Percentile float64 `json:"percentile,omitempty"`
-	// Window are the attempts that the Percentile is of, 10..10,000; default 100. It counts
+	// Window are the attempts that the Percentile is of, 10..1,000; default 100. It counts
 	// from the tenth on.
 	Window int `json:"window,omitempty"`
 	// Max hedges beside the first attempt, 1..10; default 1. Each comes a delay after the

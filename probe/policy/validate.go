@@ -178,7 +178,7 @@ func (h *Hedge) check(c check) {
 	c.duration("hedge.delay", h.Delay, time.Microsecond, longest, true)
 	c.refuse(!(h.Percentile >= 0 && h.Percentile < 1), "hedge.percentile", percent(h.Percentile), "a percentage above 0% and below 100%, such as 95%")
 	c.refuse(h.Delay == 0 && h.Percentile == 0, "hedge.delay", "", "a duration, such as 50ms, or percentile beside it")
-	c.number("hedge.window", h.Window, minSeen, 10_000)
+	c.number("hedge.window", h.Window, minSeen, 1000)
 	c.number("hedge.max", h.Max, 1, 10)
 }
 

@@ -33,6 +33,8 @@ var allowed = map[string][]string{
 	"internal/profile": {"internal/impairment", "internal/strictyaml", "qdisc"},
 	// A timetable as a file says it.
 	"internal/schedule/": {"internal/impairment", "internal/profile", "internal/schedule", "internal/strictyaml", "qdisc"},
+	// A client policy as a file says it.
+	"internal/policyfile": {"internal/strictyaml", "probe", "probe/policy", "qdisc"},
 	// Which packets a deterministic fault acts on; plain types, for both sides of the socket.
 	"internal/content": {"internal/ether", "qdisc"},
 	// The link layer of a packet, for both of the rooms that read one.
@@ -61,7 +63,7 @@ var allowed = map[string][]string{
 	// Sends numbered packets through a fault and judges what arrives.
 	"internal/verify":   {"internal/fault", "internal/fidelity", "internal/match", "internal/target", "namespaces", "qdisc"},
 	"internal/offload":  {"internal/failpoint", "internal/fault", "internal/target", "namespaces"},
-	"internal/prober":   {"internal/child", "internal/evidence", "namespaces", "probe", "probe/postgres"},
+	"internal/prober":   {"internal/child", "internal/evidence", "internal/policyfile", "namespaces", "probe", "probe/policy", "probe/postgres"},
 	"internal/evidence": {"internal/child", "namespaces", "probe"},
 	// The answers are plain types; what tries the kernel stands below them.
 	"internal/feature":  {"internal/fault"},
@@ -88,7 +90,7 @@ var allowed = map[string][]string{
 	"internal/testbed/echo": {},
 	"internal/report":       {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
 	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile",
-		"internal/strictyaml", "internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "qdisc"},
+		"internal/policyfile", "internal/strictyaml", "internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "probe/policy", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 	// Certificates for tests of TLS.
 	"internal/testenv/testca": {},

@@ -1,0 +1,106 @@
+package policyfile
+
+import (
+	"errors"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"netemd/internal/strictyaml"
+	"netemd/probe"
+	"netemd/probe/policy"
+	"netemd/qdisc"
+)
+
+// SchemaPath is where the schema is published, below the root of the tree.
+const SchemaPath = "api/policy.schema.json"
+
+var format = strictyaml.Format{}
+
+// Parse reads a file with one policy; path is for the errors. The error has a
+// *strictyaml.Mistake, with its line and column, for each thing that is wrong.
+func Parse(path string, text []byte) (policy.Policy, error) {
+	var f file
+	doc := format.Read(path, text, &f)
+	if !doc.Readable() {
+		return policy.Policy{}, doc.Err()
+	}
+	doc.Add(zeros(doc, reflect.ValueOf(f), "")...)
+	p := f.policy()
+	if rest := doc.Check(errors.Join(checkName(f.Policy), fields(doc, p.Validate()))); rest != nil {
+		return policy.Policy{}, rest
+	}
+	if err := doc.Err(); err != nil {
+		return policy.Policy{}, err
+	}
+	return p, nil
+}
+
+// YAML is a policy as a file, which Parse reads back as the same. Its comments and what
+// it has by default are not in it.
+func YAML(p policy.Policy) ([]byte, error) {
+	if err := errors.Join(checkName(p.Name), p.Validate()); err != nil {
+		return nil, err
+	}
+	return strictyaml.Write(keys(p))
+}
+
+// Schema is the JSON schema of policy files, for editors.
+func Schema() ([]byte, error) {
+	return format.Schema("", "A client policy of netemd", file{})
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func checkName(name string) error {
+	if validName.MatchString(name) {
+		return nil
+	}
+	return &qdisc.FieldError{Field: "policy", Value: name, Want: "a name: letters, digits, '-', '_' and '.', at most 64, the first one a letter or digit"}
+}
+
+// mayBeZero are the keys for which zero is something, and not the same as leaving them out.
+var mayBeZero = []string{"budget.per_second", "bulkhead.queue", "deadline.reserve"}
+
+// zeros refuses zeros that would silently be the default: "max_attempts: 0" is not 3.
+func zeros(doc *strictyaml.Document, v reflect.Value, below string) (out []*strictyaml.Mistake) {
+	for field, in := range v.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		key := strings.TrimPrefix(below+"."+name, ".")
+		in = reflect.Indirect(in)
+		switch {
+		case !in.IsValid(): // a section that is not there
+		case in.Kind() == reflect.Struct:
+			out = append(out, zeros(doc, in, key)...)
+		case (in.CanInt() || in.CanFloat()) && in.IsZero() && doc.Has(key) && !slices.Contains(mayBeZero, key):
+			want := field.Tag.Get("want")
+			if w, ok := reflect.TypeAssert[strictyaml.Wanter](in); ok {
+				want = w.WantYAML()
+			}
+			out = append(out, &strictyaml.Mistake{Key: key, Value: "0", Wrong: "is zero", Want: want})
+		}
+	}
+	return out
+}
+
+// fields makes each *probe.RequestError of err what strictyaml knows. One class alone is no
+// list in the file.
+func fields(doc *strictyaml.Document, err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the validation's own
+		var errs []error
+		for _, e := range joined.Unwrap() {
+			errs = append(errs, fields(doc, e))
+		}
+		return errors.Join(errs...)
+	}
+	r, ok := errors.AsType[*probe.RequestError](err)
+	if !ok {
+		return err
+	}
+	field := r.Field
+	if alone, ok := strings.CutSuffix(field, "[0]"); ok && !doc.Has(field) {
+		field = alone
+	}
+	return &qdisc.FieldError{Field: field, Value: r.Value, Want: r.Want}
+}
