@@ -181,6 +181,18 @@ netemctl target list -o json`,
 netemctl target resolve pg
 netemctl target resolve container:web:8080 -o json`,
 
+	"policy": `
+netemctl policy example breaker > mine.yaml
+netemctl policy check ./mine.yaml`,
+	"policy example": `
+netemctl policy example                       # the built-in ones
+netemctl policy example breaker > mine.yaml   # to begin one of your own with`,
+	"policy check": `
+netemctl policy check ./mine.yaml
+netemctl policy check everything -o json`,
+	"policy schema": `
+netemctl policy schema > policy.schema.json`,
+
 	"doctor": `
 netemctl doctor
 netemctl doctor --engine auto    # content with either engine

@@ -47,6 +47,10 @@ func TestGolden(t *testing.T) {
 			"profile show 5g", "profile", "profile show ./testdata/none.yaml", "profile show ./testdata/bad-profile.yaml", "apply --profile 5g --target pg", "apply --link-of target --loss 1% --target pg",
 			"apply --profile 3g --dev lo --dry-run", "loss 5% --profile 3g --target pg",
 		}},
+		{name: "policy", lines: []string{
+			"policy --help", "policy example", "policy example breaker", "policy example breakr", "policy example a b", "policy check everything", "policy check none", "policy check everything -o json",
+			"policy check naive-retry", "policy check full-jitter", "policy check hedge", "policy check ./testdata/bad-policy.yaml", "policy check ./testdata/no-policy.yaml", "policy check braker", "policy check", "policy",
+		}},
 		{name: "schedule", world: world{agent: &fakeAgent{}}, lines: []string{
 			"apply --schedule testdata/brownout.yaml --target pg --dry-run", "apply --schedule testdata/brownout.yaml --seed 4 --target pg --dry-run", "apply --schedule testdata/short.yaml --target pg --dry-run -o json", "apply --schedule testdata/flaps.yaml --target pg --dry-run",
 			"apply --schedule testdata/short.yaml --target pg", "list", "show f1", "show f1 -o json", "apply --schedule testdata/short.yaml --target pg -- true",
