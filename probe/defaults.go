@@ -27,7 +27,7 @@ func (r Request) WithDefaults() Request {
 		switch r.TCP.Mode {
 		case "echo":
 			def(&r.TCP.Bytes, 64)
-		case "bulk":
+		case "bulk", "download":
 			def(&r.TCP.Bytes, 1<<20)
 		}
 	case KindUDP:

@@ -120,10 +120,10 @@ type PostgresOptions struct {
 
 // TCPOptions say what a call of the kind tcp is.
 type TCPOptions struct {
-	// Mode is connect (default), echo (Bytes there and back) or bulk (Bytes to a sink,
-	// goodput).
+	// Mode is connect (default), echo (Bytes there and back), bulk (Bytes to a sink,
+	// goodput) or download (Bytes from a source).
 	Mode string
-	// Bytes of payload, 1..1 GiB; default 64 for echo, 1 MiB for bulk.
+	// Bytes of payload, 1..1 GiB; default 64 for echo, 1 MiB for bulk and download.
 	Bytes int
 	// Keep sends all calls of a worker through one connection; not for connect.
 	Keep bool

@@ -153,7 +153,7 @@ func (v *validation) kind(r Request) {
 }
 
 func (v *validation) tcp(o TCPOptions) {
-	v.oneOf("mode", o.Mode, "connect", "echo", "bulk")
+	v.oneOf("mode", o.Mode, "connect", "echo", "bulk", "download")
 	if o.Mode == "connect" {
 		v.refuse(o.Bytes != 0, "bytes", strconv.Itoa(o.Bytes), "none with mode connect")
 		v.refuse(o.Keep, "keep", "true", "false with mode connect, which makes a connection each time")

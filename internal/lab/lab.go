@@ -88,6 +88,9 @@ const (
 	KindPostgres = "postgres"
 	// KindToxiproxy is the embedded Toxiproxy, which the stream layer's faults need.
 	KindToxiproxy = "toxiproxy"
+	// KindEcho answers at a TCP and a UDP port of one number with what it gets, and is the
+	// other end of the probes' transfers and numbered packets.
+	KindEcho = "echo"
 	// KindHTTPEcho and KindGRPCEcho answer with what they were asked.
 	KindHTTPEcho = "http-echo"
 	KindGRPCEcho = "grpc-echo"

@@ -82,6 +82,7 @@ func TestServices(t *testing.T) {
 			Directory: "/usr", Environment: []string{"A=b"}, Ready: Readiness{TCP: 88},
 		},
 		ServiceDefinition{Name: "short", Command: []string{"sh", "-c", "sleep 0.6; exit 7"}},
+		ServiceDefinition{Name: "echo", Kind: KindEcho, Port: 7},
 	)
 	dir := openDir(t)
 	m := newManager(t, dir)

@@ -28,6 +28,7 @@ import (
 const (
 	HTTPEchoChild = "http-echo"
 	GRPCEchoChild = "grpc-echo"
+	EchoChild     = "echo"
 )
 
 // graceful is how long what is being answered at the end may take.
@@ -42,6 +43,7 @@ const (
 func init() {
 	child.Register(HTTPEchoChild, func(args []string) int { return serveChild(HTTPEchoChild, args, HTTPEcho) })
 	child.Register(GRPCEchoChild, func(args []string) int { return serveChild(GRPCEchoChild, args, GRPCEcho) })
+	child.Register(EchoChild, func(args []string) int { return serveChild(EchoChild, args, echoBoth) })
 }
 
 func serveChild(name string, args []string, serve func(context.Context, net.Listener) error) int {

@@ -63,7 +63,7 @@ var allowed = map[string][]string{
 	// Sends numbered packets through a fault and judges what arrives.
 	"internal/verify":   {"internal/fault", "internal/fidelity", "internal/match", "internal/target", "namespaces", "qdisc"},
 	"internal/offload":  {"internal/failpoint", "internal/fault", "internal/target", "namespaces"},
-	"internal/prober":   {"internal/child", "internal/evidence", "internal/policyfile", "namespaces", "probe", "probe/policy", "probe/postgres"},
+	"internal/prober":   {"internal/child", "internal/evidence", "internal/policyfile", "namespaces", "probe", "probe/grpc", "probe/http", "probe/policy", "probe/postgres", "probe/tcp", "probe/udp"},
 	"internal/evidence": {"internal/child", "namespaces", "probe"},
 	// The answers are plain types; what tries the kernel stands below them.
 	"internal/feature":  {"internal/fault"},
@@ -86,7 +86,7 @@ var allowed = map[string][]string{
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	// Servers that answer with what they were asked, and their contract.
-	"internal/testbed":      {"internal/child", "internal/testbed/echo"},
+	"internal/testbed":      {"internal/child", "internal/testbed/echo", "probe/tcp", "probe/udp"},
 	"internal/testbed/echo": {},
 	"internal/report":       {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
 	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile",

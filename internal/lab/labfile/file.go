@@ -64,7 +64,7 @@ func (link) WantYAML() string { return "a link, such as {a: client, b: web}" }
 
 type service struct {
 	Name string `yaml:"name" strict:"required" want:"a name, once in the lab, such as api"`
-	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, http-echo or grpc-echo"`
+	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, echo, http-echo or grpc-echo"`
 	Port port   `yaml:"port,omitempty"`
 	// Upstream is of a toxiproxy, ReplicaOf of a postgres, the rest but Name of commands.
 	Upstream     string                     `yaml:"upstream,omitempty" want:"NODE:PORT or ADDRESS:PORT, such as db:5432"`
