@@ -51,10 +51,11 @@ const Device = "dev:"
 // "container:web": of container, pid, cgroup and unit one pattern follows, of the others one on
 // each side of an '@', as for a Device. A namespace that has no name is a path there, which
 // "*" does not cover: "dev:*@/proc/*/ns/net" does.
-var kinds = []string{Device, "container:", "pid:", "netns:", "host:", "cgroup:", "unit:", "address_in:"}
+var kinds = []string{Device, "container:", "pid:", "netns:", "host:", "cgroup:", "unit:", "address_in:", "toxiproxy:"}
 
-// inNamespace are those with an '@' and a namespace behind them.
-var inNamespace = []string{Device, "host:", "address_in:"}
+// inNamespace are those with an '@' and a namespace behind them; of a toxiproxy it is the
+// address of its API.
+var inNamespace = []string{Device, "host:", "address_in:", "toxiproxy:"}
 
 // cutKind splits a target, or a pattern of them; the kind of a name is empty.
 func cutKind(s string) (kind, rest string) {

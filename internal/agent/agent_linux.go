@@ -231,7 +231,7 @@ func (a *Agent) newLeases() error {
 	}
 	s := a.cfg.Settings
 	a.leases = lease.New(a.telemetry.Steps(lease.Config{
-		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs), Resolve: a.resolveSpec,
+		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs, newRemote(a.cfg.StateDir, s.Toxiproxy)), Resolve: a.resolveSpec,
 		Lookup: lookup, LookupEvery: lookupEvery, Protect: g.protect, Offloads: a.offloads,
 		LookEvery: lookEvery, Log: a.cfg.Log, Journal: a.journal,
 		Limits: lease.Limits{

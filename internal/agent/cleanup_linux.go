@@ -72,6 +72,8 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 	removed = append(removed, ofLabs...)
 	errs := []error{unread, err, defined.forget()}
 	swept, err := sweep(ctx, cfg.StateDir, newOffloads(cfg), last.Open, everywhere)
+	ofProxies, sweeping := sweepToxiproxies(ctx, cfg, last.Open)
+	swept, err = append(swept, ofProxies...), errors.Join(err, sweeping)
 	errs = append(errs, err, removeSocket(cfg.Socket), forget(j, errors.Join(append(errs, err)...)), removeStateDir(cfg, lock))
 	return append(removed, swept...), errors.Join(errs...)
 }

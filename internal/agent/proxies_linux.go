@@ -21,13 +21,17 @@ import (
 type streamEngine struct {
 	labs    *lab.Manager
 	proxies *stream.Engine
+	remote  *stream.Remote // of the Toxiproxies of others
 }
 
-func newStreamEngine(labs *lab.Manager) streamEngine {
-	return streamEngine{labs: labs, proxies: stream.New(stream.Config{Restart: stream.Restart})}
+func newStreamEngine(labs *lab.Manager, remote *stream.Remote) streamEngine {
+	return streamEngine{labs: labs, proxies: stream.New(stream.Config{Restart: stream.Restart}), remote: remote}
 }
 
 func (s streamEngine) Set(ctx context.Context, t target.Target, toxics []fault.Toxic, deadline time.Time) error {
+	if t.Toxiproxy != nil {
+		return s.remote.Set(ctx, *t.Toxiproxy, toxics, deadline)
+	}
 	socket, err := s.labs.ProxySocket(t.Lab, t.Proxy)
 	if err != nil {
 		return err
@@ -36,6 +40,9 @@ func (s streamEngine) Set(ctx context.Context, t target.Target, toxics []fault.T
 }
 
 func (s streamEngine) Read(ctx context.Context, t target.Target) ([]fault.Toxic, error) {
+	if t.Toxiproxy != nil {
+		return s.remote.Read(ctx, *t.Toxiproxy)
+	}
 	socket, err := s.labs.ProxySocket(t.Lab, t.Proxy)
 	if err != nil {
 		return nil, err
@@ -48,6 +55,9 @@ func (s streamEngine) Read(ctx context.Context, t target.Target) ([]fault.Toxic,
 }
 
 func (s streamEngine) Clear(ctx context.Context, t target.Target) error {
+	if t.Toxiproxy != nil {
+		return s.remote.Clear(ctx, *t.Toxiproxy)
+	}
 	socket, err := s.labs.ProxySocket(t.Lab, t.Proxy)
 	if err != nil {
 		return err

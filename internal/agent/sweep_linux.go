@@ -42,6 +42,8 @@ func (a *Agent) clearLeftovers(ctx context.Context, last journal.Last) error {
 	// Neither another's namespace nor one setting that does not come back keeps us from
 	// starting, or the rest from being cleared; what is recorded is tried again.
 	removed, err := sweep(ctx, a.cfg.StateDir, a.offloads, last.Open, true)
+	ofProxies, sweeping := sweepToxiproxies(ctx, a.cfg, last.Open)
+	removed, err = append(removed, ofProxies...), errors.Join(err, sweeping)
 	for _, f := range openInWords(last.Open) {
 		a.cfg.Log.Warn("an earlier agent was killed", "left", f)
 	}

@@ -15,10 +15,22 @@ import (
 	"netemd/internal/lab/labfile"
 	"netemd/internal/location"
 	"netemd/internal/target"
+	"netemd/qdisc"
 )
 
 // resolveSpec finds what a fault is aimed at, as it is now.
 func (a *Agent) resolveSpec(ctx context.Context, s fault.Spec) (target.Target, error) {
+	t, err := a.aimedAt(ctx, s)
+	if err != nil || t.Toxiproxy == nil {
+		return t, err
+	}
+	if s.OnPackets() {
+		return t, &qdisc.FieldError{Field: "target", Value: s.Target, Want: "a target with packets: a proxy has connections alone, which toxics act on ('netemctl toxic')"}
+	}
+	return t, a.mayCall(ctx, s, *t.Toxiproxy)
+}
+
+func (a *Agent) aimedAt(ctx context.Context, s fault.Spec) (target.Target, error) {
 	if s.Selector != nil {
 		return target.Resolve(ctx, *s.Selector, lookup)
 	}

@@ -51,12 +51,12 @@ func parseAddressIn(s string) (netip.Prefix, error) {
 
 // subjects are the flags of 'target add' that say what a name stands for, in the words of
 // target.Definition's fields.
-var subjects = []string{"container", "pid", "host", "cgroup", "unit", "dev", "address-in", "netns"}
+var subjects = []string{"container", "pid", "host", "cgroup", "unit", "toxiproxy", "dev", "address-in", "netns"}
 
 func (a *app) targetAdd() *cobra.Command {
 	var d target.Definition
 	cmd := &cobra.Command{
-		Use: "add NAME (--container|--pid|--host|--cgroup|--unit|--dev|--address-in|--netns) WHAT [--port PORT] [--protocol NAME]", DisableFlagsInUseLine: true,
+		Use: "add NAME (--container|--pid|--host|--cgroup|--unit|--toxiproxy|--dev|--address-in|--netns) WHAT [--port PORT] [--protocol NAME]", DisableFlagsInUseLine: true,
 		Short: "Give a container, a process, a host or a device a name", Args: arguments(1, "NAME"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
 			d.Name = args[0]
@@ -82,6 +82,7 @@ func (a *app) targetAdd() *cobra.Command {
 	flags.Var(once(&d.Host, "HOST", wantHost), "host", "the `HOST` of that name or address, on the way that the routes say")
 	flags.Var(once(&d.Cgroup, "PATH", "the path of a cgroup, such as /payments/api"), "cgroup", "the processes of the cgroup at `PATH`")
 	flags.Var(once(&d.Unit, "UNIT", "the name of a systemd unit"), "unit", "the processes of the systemd `UNIT`")
+	flags.Var(once(&d.Toxiproxy, "PROXY@HOST:PORT", "a proxy of a Toxiproxy that runs already, such as redis@127.0.0.1:8474"), "toxiproxy", "a proxy of a Toxiproxy that runs already: `PROXY@HOST:PORT`")
 	flags.Var(once(&d.Device, "DEV", wantDevice), "dev", "the device `DEV`; beside --container, --pid and --netns the one of several in there, beside --cgroup and --unit that of their packets")
 	flags.Var(typed(&d.AddressIn, "PREFIX", parseAddressIn, nil), "address-in", "the one device with an address in `PREFIX`")
 	flags.Var(typed(&d.Namespace, "NAME", parseNamespace, nil), "netns", "the network namespace `NAME` (or its path, or pid:N); beside others the one in which they are looked for")

@@ -3,6 +3,8 @@
 package config
 
 import (
+	"net/netip"
+	"slices"
 	"time"
 
 	"netemd/internal/access"
@@ -28,9 +30,11 @@ type Config struct {
 	Allow []access.Rule `yaml:"allow,omitempty"`
 	// Targets are names for what runs on this host, by which faults are aimed at it.
 	Targets strictyaml.Named[Target] `yaml:"targets,omitempty"`
-	Audit   Audit                    `yaml:"audit,omitempty"`
-	Metrics Metrics                  `yaml:"metrics,omitempty"`
-	Traces  Traces                   `yaml:"traces,omitempty"`
+	// Toxiproxy says which Toxiproxies of others the agent calls.
+	Toxiproxy Toxiproxy `yaml:"toxiproxy,omitempty"`
+	Audit     Audit     `yaml:"audit,omitempty"`
+	Metrics   Metrics   `yaml:"metrics,omitempty"`
+	Traces    Traces    `yaml:"traces,omitempty"`
 	// Profiles are impairments with a name, beside the built-in ones.
 	Profiles strictyaml.Named[profile.Keys] `yaml:"profiles,omitempty"`
 	// Repair puts every fault back that somebody else changed or removed, as --repair does
@@ -71,6 +75,31 @@ type TCP struct {
 type TTL struct {
 	Default Duration `yaml:"default"`
 	Max     Duration `yaml:"max"`
+}
+
+// Toxiproxy bounds where the API of a Toxiproxy may be that peers have the agent call.
+type Toxiproxy struct {
+	// Allow are addresses, prefixes, and absolute paths of unix sockets. Without one of them
+	// users of this host have loopback addresses called, root unix sockets too, and peers
+	// with a certificate none.
+	Allow []string `yaml:"allow,omitempty"`
+}
+
+// Covers reports whether an address is allowed by its name here.
+func (t Toxiproxy) Covers(at netip.Addr) bool {
+	return slices.ContainsFunc(t.Allow, func(s string) bool {
+		p, ok := prefixOf(s)
+		return ok && p.Contains(at.Unmap())
+	})
+}
+
+// prefixOf reads an address as a prefix of all its bits.
+func prefixOf(s string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), true
+	}
+	p, err := netip.ParsePrefix(s)
+	return p, err == nil && p == p.Masked()
 }
 
 // Limits bound what peers can make the agent hold.

@@ -37,6 +37,7 @@ var forms = map[string]string{
 	"allow[].verbs":           "a list of verbs: " + access.Known(),
 	"allow[].targets":         `a list of patterns of names, such as "pg*", "dev:NAME", "dev:NAME@NAMESPACE", "container:NAME" or another kind, or "*"`,
 	"targets":                 fmt.Sprintf("names for targets, at most %d: NAME: {container: web, port: 5432}", maxTargets),
+	"toxiproxy.allow":         "a list of addresses, prefixes whose host bits are zero, and absolute paths of unix sockets: [192.0.2.7, 10.0.0.0/8, /run/toxiproxy.sock]",
 	"audit.path":              path(maxPath),
 	"audit.max_megabytes":     number(1, maxMegabytes),
 	"audit.keep":              number(0, maxKeep),

@@ -12,7 +12,7 @@ import (
 // maxTargets is how many targets the file may name.
 const maxTargets = 1024
 
-// Target is what a name stands for: one of Container, PID, Host, Cgroup, Unit, AddressIn,
+// Target is what a name stands for: one of Container, PID, Host, Cgroup, Unit, Toxiproxy, AddressIn,
 // Device and Namespace, as target.Definition says.
 type Target struct {
 	Container string       `yaml:"container,omitempty" want:"a container's name or the beginning of its id"`
@@ -20,6 +20,7 @@ type Target struct {
 	Host      string       `yaml:"host,omitempty" want:"an address or a host name"`
 	Cgroup    string       `yaml:"cgroup,omitempty" want:"the path of a cgroup below the root of its hierarchy, such as /payments/api"`
 	Unit      string       `yaml:"unit,omitempty" want:"the name of a systemd unit, such as postgresql.service"`
+	Toxiproxy string       `yaml:"toxiproxy,omitempty" want:"a proxy of a Toxiproxy that runs already, such as redis@127.0.0.1:8474"`
 	AddressIn netip.Prefix `yaml:"address_in,omitempty" want:"a prefix, such as 198.51.100.0/24"`
 	Device    string       `yaml:"device,omitempty" want:"the name of a device, such as eth0"`
 	// Namespace is a name, a path or pid:N.
@@ -31,7 +32,7 @@ type Target struct {
 // Definition is t under its name.
 func (t Target) Definition(name string) target.Definition {
 	return target.Definition{
-		Name: name, Container: t.Container, PID: t.PID, Host: t.Host, Cgroup: t.Cgroup, Unit: t.Unit,
+		Name: name, Container: t.Container, PID: t.PID, Host: t.Host, Cgroup: t.Cgroup, Unit: t.Unit, Toxiproxy: t.Toxiproxy,
 		AddressIn: t.AddressIn, Device: t.Device, Namespace: t.Namespace, Protocol: t.Protocol, Ports: t.Port,
 	}
 }

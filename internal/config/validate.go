@@ -66,12 +66,22 @@ func (c Config) mistakes() []*Mistake {
 	v.mistakes = append(v.mistakes, rules...)
 	v.targets(c.Targets)
 	v.profiles(c.Profiles)
+	v.toxiproxy(c.Toxiproxy)
 	v.path("audit.path", c.Audit.Path, maxPath, false)
 	v.count("audit.max_megabytes", c.Audit.MaxMegabytes, 1, maxMegabytes)
 	v.count("audit.keep", c.Audit.Keep, 0, maxKeep)
 	v.address("metrics.listen", c.Metrics.Listen)
 	v.hostPort("traces.otlp_endpoint", c.Traces.OTLPEndpoint)
 	return v.mistakes
+}
+
+func (v *validation) toxiproxy(t Toxiproxy) {
+	for _, s := range t.Allow {
+		_, ok := prefixOf(s)
+		if !ok && (!filepath.IsAbs(s) || filepath.Clean(s) != s || len(s) > maxSocket) {
+			v.wrong("toxiproxy.allow", s)
+		}
+	}
 }
 
 type validation struct{ mistakes []*Mistake }

@@ -53,6 +53,9 @@ var names = []string{
 	"netem.ifb.made", "netem.ifb.alias", "netem.ifb.root", "netem.ifb.up", "netem.ifb.gone", "netem.remains.gone",
 	"netem.clsact.recorded", "netem.clsact.added", "netem.clsact.handed", "netem.clsact.gone", "netem.filter.set", "netem.filter.gone",
 
+	// A proxy of somebody else's Toxiproxy: what is made there, and taken away.
+	"toxiproxy.watched", "toxiproxy.made", "toxiproxy.toxic", "toxiproxy.enabled", "toxiproxy.removed", "toxiproxy.deleted",
+
 	// A target that is added or removed.
 	"target.written", "target.recorded",
 

@@ -168,8 +168,11 @@ type Fault struct {
 	EngineReason string
 	// Placement says where it sits, one phrase for each place.
 	Placement []string
-	Applied   time.Time
-	Expires   time.Time
+	// Proxy is the proxy of somebody else's Toxiproxy that it is on, as an inline target, for
+	// who cleans up after a killed agent; empty for any other fault.
+	Proxy   string `json:",omitzero"`
+	Applied time.Time
+	Expires time.Time
 	// Warnings are what the user should know about what was asked for.
 	Warnings []string
 	// Counters add up all places; CountersMissing names those that the engine cannot

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"time"
 
 	"netemd/qdisc"
@@ -64,4 +65,19 @@ type Toxic struct {
 	// AverageSize, and up to 24 h with a resolution of 1 us.
 	AverageSize, SizeVariation qdisc.Bytes
 	Delay                      time.Duration
+}
+
+// ToxicWarnings are what a user should know about toxics. open says that connections which are
+// open meet them too, as through a proxy of somebody else's.
+func ToxicWarnings(toxics []Toxic, open bool) []string {
+	var w []string
+	for _, t := range toxics {
+		if t.Toxicity > 0 && t.Toxicity < 100 {
+			w = append(w, fmt.Sprintf("toxicity %v of %s is of connections (unit = connection): all calls on one are touched, or none", t.Toxicity, t.Kind))
+		}
+		if open && t.Kind == ResetPeer {
+			w = append(w, "connections that are open now are closed, not reset: Toxiproxy resets those alone that begin with a reset_peer")
+		}
+	}
+	return w
 }

@@ -55,6 +55,7 @@ func (h *held) warnings() []string {
 			w = append(w, s)
 		}
 	}
+	w = append(w, fault.ToxicWarnings(h.fault.Spec.Toxics, h.target.Toxiproxy != nil && h.target.Toxiproxy.Name != "")...)
 	w = append(w, h.notes.places...)
 	for _, n := range []string{h.notes.within, h.notes.offload, h.notes.lookup, h.notes.away, h.notes.repair, h.notes.ending} {
 		if n != "" {

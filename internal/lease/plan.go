@@ -105,6 +105,9 @@ func placesOf(t target.Target, d fault.Direction) ([]target.Place, error) {
 // placement says where h sits.
 func (h *held) placement() []string {
 	if !h.isPacket() {
+		if p := h.target.Toxiproxy; p != nil {
+			return []string{p.Words()}
+		}
 		return []string{"proxy at " + h.target.Proxy.String()}
 	}
 	var phrases []string
@@ -115,11 +118,16 @@ func (h *held) placement() []string {
 }
 
 func (m *Manager) planStream(h *held) error {
-	if m.cfg.Stream == nil || !h.target.Proxy.IsValid() {
+	foreign := h.target.Toxiproxy
+	if m.cfg.Stream == nil || !h.target.Proxy.IsValid() && foreign == nil {
 		return fmt.Errorf("apply: target %s has no proxy for the stream layer: %w", h.fault.Spec.Target, errors.ErrUnsupported)
 	}
 	h.fault.Engine, h.fault.EngineReason = fault.Stream, "toxics act on connections through the proxy"
+	if foreign != nil {
+		h.fault.Proxy = foreign.Text()
+	}
 	h.fault.Placement = h.placement()
+	h.fault.Warnings = h.warnings()
 	return nil
 }
 

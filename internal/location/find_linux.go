@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net/netip"
 
 	"github.com/vishvananda/netlink"
 
@@ -23,6 +24,9 @@ func (f Finder) Find(ctx context.Context, d target.Definition) (target.Target, e
 	if err := d.Validate(); err != nil {
 		return target.Target{}, err
 	}
+	if d.Kind() == target.KindToxiproxy {
+		return proxy(d)
+	}
 	var err error
 	if d.Namespace, err = namespaces.ParseReference(d.Namespace); err != nil {
 		return target.Target{}, err
@@ -40,6 +44,20 @@ func (f Finder) Find(ctx context.Context, d target.Definition) (target.Target, e
 		t.Name = d.String()
 	}
 	t.Definition = d
+	return t, nil
+}
+
+// proxy is a target without a place: nothing of it is looked up before a fault asks for it.
+func proxy(d target.Definition) (target.Target, error) {
+	p, err := target.ParseToxiproxy(d.Toxiproxy)
+	if err != nil {
+		return target.Target{}, err
+	}
+	t := target.Target{Name: d.Name, Definition: d, Toxiproxy: &p}
+	if t.Name == "" {
+		t.Name = d.String()
+	}
+	t.Proxy, _ = netip.ParseAddrPort(p.Listen) // of one that is there it is not known
 	return t, nil
 }
 

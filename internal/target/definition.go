@@ -25,6 +25,8 @@ const (
 	KindAddress   Kind = "host"
 	KindCgroup    Kind = "cgroup"
 	KindUnit      Kind = "unit"
+	// KindToxiproxy is a proxy, not a place: only toxics can be aimed at it.
+	KindToxiproxy Kind = "toxiproxy"
 )
 
 // Origin says where a target comes from. A name is looked for in this order.
@@ -39,7 +41,7 @@ const (
 )
 
 // Definition says what a name stands for, in the user's words; nothing of it is looked up.
-// Exactly one of Container, PID, Host, Cgroup, Unit, AddressIn, Device and Namespace says
+// Exactly one of Container, PID, Host, Cgroup, Unit, Toxiproxy, AddressIn, Device and Namespace says
 // the kind, in that order: Device and Namespace may stand beside others as is said there.
 //
 // Ports and Protocol are the target's own, so that packets to it have them as destination,
@@ -62,6 +64,8 @@ type Definition struct {
 	Cgroup string `json:"cgroup,omitempty"`
 	// Unit is a systemd unit: "postgresql.service".
 	Unit string `json:"unit,omitempty"`
+	// Toxiproxy is a proxy as ParseToxiproxy reads it: "redis@127.0.0.1:8474".
+	Toxiproxy string `json:"toxiproxy,omitempty"`
 	// AddressIn is the one device that has an address in it.
 	AddressIn netip.Prefix `json:"address_in,omitzero"`
 	// Device is a network device; beside Container, PID and Namespace the one of several
@@ -89,6 +93,8 @@ func (d Definition) Kind() Kind {
 		return KindCgroup
 	case d.Unit != "":
 		return KindUnit
+	case d.Toxiproxy != "":
+		return KindToxiproxy
 	case d.Device != "", d.AddressIn.IsValid():
 		return KindInterface
 	case d.Namespace != "":
@@ -126,6 +132,11 @@ func (d Definition) Subject() string {
 		return within(inside("cgroup:" + d.Cgroup))
 	case KindUnit:
 		return within(inside("unit:" + d.Unit))
+	case KindToxiproxy:
+		if t, err := ParseToxiproxy(d.Toxiproxy); err == nil { // in the one form
+			return t.Text()
+		}
+		return "toxiproxy:" + d.Toxiproxy
 	case KindInterface:
 		if d.AddressIn.IsValid() {
 			return within("address_in:" + d.AddressIn.String())
@@ -223,16 +234,20 @@ func Inline(text string) bool {
 }
 
 // inlineKinds in the order in which they are told.
-var inlineKinds = []Kind{KindContainer, KindProcess, KindNamespace, KindAddress, KindCgroup, KindUnit}
+var inlineKinds = []Kind{KindContainer, KindProcess, KindNamespace, KindAddress, KindCgroup, KindUnit, KindToxiproxy}
 
 // inlineForms are they in words.
-const inlineForms = "container:NAME, pid:N, netns:NAME, host:NAME, cgroup:/PATH or unit:NAME, each with :PORT behind it if need be"
+const inlineForms = "container:NAME, pid:N, netns:NAME, host:NAME, cgroup:/PATH or unit:NAME, each with :PORT behind it if need be; or toxiproxy:PROXY@HOST:PORT"
 
 // Parse reads an inline form: KIND:WHAT, of a container and a process with %DEVICE for one of several devices, behind it :PORT, :PORT,PORT-PORT and /PROTOCOL where
 // they are said. An address of IPv6 with a port stands in brackets. The error is a
 // *qdisc.FieldError.
 func Parse(text string) (Definition, error) {
 	kind, rest, _ := strings.Cut(text, ":")
+	if Kind(kind) == KindToxiproxy {
+		t, err := ParseToxiproxy(rest)
+		return Definition{Toxiproxy: t.String()}, err
+	}
 	var d Definition
 	what, d2, err := cutFlow(rest)
 	if err != nil {

@@ -62,7 +62,7 @@ func (d Definition) Validate() error {
 	}
 	k := d.Kind()
 	if k == "" {
-		v.errs = append(v.errs, &qdisc.FieldError{Field: "target", Why: "stands for nothing", Want: "one of container, pid, host, cgroup, unit, device, address_in and netns"})
+		v.errs = append(v.errs, &qdisc.FieldError{Field: "target", Why: "stands for nothing", Want: "one of container, pid, host, cgroup, unit, toxiproxy, device, address_in and netns"})
 	}
 	v.together(d, k)
 	v.subject(d)
@@ -87,7 +87,7 @@ func (v *validation) together(d Definition, k Kind) {
 		said bool
 	}{
 		{"container", KindContainer, d.Container != ""}, {"pid", KindProcess, d.PID != 0}, {"host", KindAddress, d.Host != ""},
-		{"cgroup", KindCgroup, d.Cgroup != ""}, {"unit", KindUnit, d.Unit != ""}, {"address_in", "", d.AddressIn.IsValid()},
+		{"cgroup", KindCgroup, d.Cgroup != ""}, {"unit", KindUnit, d.Unit != ""}, {"toxiproxy", KindToxiproxy, d.Toxiproxy != ""}, {"address_in", "", d.AddressIn.IsValid()},
 		{"device", "", d.Device != ""}, {"netns", "", d.Namespace != ""},
 	} {
 		if key.said && key.own != k && !strings.Contains(" "+beside[k]+" ", " "+key.name+" ") {
@@ -115,6 +115,14 @@ func (v *validation) subject(d Definition) {
 	}
 	if u := d.Unit; u != "" && (strings.Contains(u, "/") || len(u) > maxReference || !printable(u)) {
 		v.refuse("unit", u, "the name of a systemd unit, such as postgresql.service")
+	}
+	if t := d.Toxiproxy; t != "" {
+		if _, err := ParseToxiproxy(t); err != nil {
+			v.errs = append(v.errs, err)
+		}
+		if len(d.Ports) > 0 || d.Protocol != 0 {
+			v.refuse("port", "", "nothing beside toxiproxy: a proxy has one port of its own")
+		}
 	}
 	if p := d.AddressIn; p.IsValid() && p.Masked() != p {
 		v.refuse("address_in", p.String(), fmt.Sprintf("a prefix whose host bits are zero, such as %s", p.Masked()))

@@ -39,6 +39,9 @@ type Target struct {
 	// Proxy is where clients reach it through the stream layer's proxy; not valid
 	// when there is none.
 	Proxy netip.AddrPort
+	// Toxiproxy is the proxy that it stands for, of somebody else's Toxiproxy; nil for any
+	// other. It has no places then.
+	Toxiproxy *Toxiproxy
 	// ClientNamespace is the named namespace in which its clients, such as probes,
 	// run; ServerNamespace is the one in which it listens.
 	ClientNamespace, ServerNamespace string

@@ -49,6 +49,9 @@ func TargetOf(m *netemv1.Target) target.Target {
 		Origin: target.Origin(m.GetOrigin()), Missing: m.GetMissing(), Moves: m.GetMoves(), Engines: enginePlacementsOf(m.GetEngines()),
 	}
 	t.Definition, _ = DefinitionOf(m.GetDefinition())
+	if p, err := target.ParseToxiproxy(t.Definition.Toxiproxy); err == nil {
+		t.Toxiproxy = &p
+	}
 	t.Address, _ = netip.ParseAddrPort(m.GetAddress())
 	t.Proxy, _ = netip.ParseAddrPort(m.GetProxy())
 	return t

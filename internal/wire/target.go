@@ -18,7 +18,7 @@ func Definition(d target.Definition) *netemv1.TargetDefinition {
 		return nil
 	}
 	return &netemv1.TargetDefinition{
-		Name: d.Name, Container: d.Container, Pid: int32(d.PID), Host: d.Host, Cgroup: d.Cgroup, Unit: d.Unit,
+		Name: d.Name, Container: d.Container, Pid: int32(d.PID), Host: d.Host, Cgroup: d.Cgroup, Unit: d.Unit, Toxiproxy: d.Toxiproxy,
 		AddressIn: text(d.AddressIn), Device: d.Device, Namespace: d.Namespace, Protocol: uint32(d.Protocol), Ports: portRanges(d.Ports),
 	}
 }
@@ -27,7 +27,7 @@ func Definition(d target.Definition) *netemv1.TargetDefinition {
 // be another target.
 func DefinitionOf(m *netemv1.TargetDefinition) (target.Definition, error) {
 	d := target.Definition{
-		Name: m.GetName(), Container: m.GetContainer(), PID: int(m.GetPid()), Host: m.GetHost(), Cgroup: m.GetCgroup(), Unit: m.GetUnit(),
+		Name: m.GetName(), Container: m.GetContainer(), PID: int(m.GetPid()), Host: m.GetHost(), Cgroup: m.GetCgroup(), Unit: m.GetUnit(), Toxiproxy: m.GetToxiproxy(),
 		Device: m.GetDevice(), Namespace: m.GetNamespace(), Protocol: target.Protocol(m.GetProtocol()),
 	}
 	if m.GetProtocol() > math.MaxUint8 {

@@ -3656,7 +3656,7 @@ func (x *EnginePlacement) GetUnavailable() string {
 }
 
 // TargetDefinition says what a name stands for; one of container, pid, host, cgroup, unit,
-// address_in, device and namespace, in that order.
+// toxiproxy, address_in, device and namespace, in that order.
 type TargetDefinition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3670,6 +3670,7 @@ type TargetDefinition struct {
 	Namespace     string                 `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Protocol      uint32                 `protobuf:"varint,10,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	Ports         []*PortRange           `protobuf:"bytes,11,rep,name=ports,proto3" json:"ports,omitempty"`
+	Toxiproxy     string                 `protobuf:"bytes,12,opt,name=toxiproxy,proto3" json:"toxiproxy,omitempty"` // PROXY@API, or LISTEN=UPSTREAM@API of one to be made
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3779,6 +3780,13 @@ func (x *TargetDefinition) GetPorts() []*PortRange {
 		return x.Ports
 	}
 	return nil
+}
+
+func (x *TargetDefinition) GetToxiproxy() string {
+	if x != nil {
+		return x.Toxiproxy
+	}
+	return ""
 }
 
 type Place struct {
@@ -6736,7 +6744,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x06engine\x18\x01 \x01(\x0e2\x10.netem.v1.EngineR\x06engine\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12 \n" +
-	"\vunavailable\x18\x04 \x01(\tR\vunavailable\"\xb2\x02\n" +
+	"\vunavailable\x18\x04 \x01(\tR\vunavailable\"\xd0\x02\n" +
 	"\x10TargetDefinition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x10\n" +
@@ -6750,7 +6758,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\tnamespace\x18\t \x01(\tR\tnamespace\x12\x1a\n" +
 	"\bprotocol\x18\n" +
 	" \x01(\rR\bprotocol\x12)\n" +
-	"\x05ports\x18\v \x03(\v2\x13.netem.v1.PortRangeR\x05ports\"\xeb\x01\n" +
+	"\x05ports\x18\v \x03(\v2\x13.netem.v1.PortRangeR\x05ports\x12\x1c\n" +
+	"\ttoxiproxy\x18\f \x01(\tR\ttoxiproxy\"\xeb\x01\n" +
 	"\x05Place\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x14\n" +

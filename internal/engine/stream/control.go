@@ -17,9 +17,9 @@ import (
 var ErrStuck = errors.New("proxy control stuck")
 
 // StuckError is a control call that was given up. The proxy may still carry the
-// old fault, unless Recovered.
+// old fault, unless Recovered; How says more of one that is not ours.
 type StuckError struct {
-	// Socket is the proxy's API socket, Call the method and path.
+	// Socket is the proxy's API socket or address, Call the method and path.
 	Socket, Call string
 	// Limit is how long the call was waited for.
 	Limit time.Duration
@@ -29,12 +29,19 @@ type StuckError struct {
 	// Recovery is what went wrong in the attempt to restart it; nil when there was
 	// none.
 	Recovery error
+	// How says what was done to a proxy of somebody else's, which cannot be restarted;
+	// empty: nothing.
+	How string
 }
 
 // Error says the call, the limit and what became of the proxy.
 func (e *StuckError) Error() string {
 	s := fmt.Sprintf("proxy control stuck: %s on %s did not answer within %v", e.Call, e.Socket, e.Limit)
 	switch {
+	case e.How != "" && e.Recovery != nil:
+		return s + "; " + e.How + ": " + e.Recovery.Error()
+	case e.How != "":
+		return s + "; " + e.How
 	case e.Recovered:
 		return s + "; the proxy was restarted without toxics"
 	case e.Recovery != nil:
@@ -52,8 +59,10 @@ func (e *StuckError) Unwrap() error { return e.Recovery }
 // control speaks HTTP over one proxy's API socket. Toxiproxy's own client cannot:
 // it takes no transport, and it does not end a call with its context.
 type control struct {
-	socket string
+	socket string // for people, where connect is set
 	limit  time.Duration
+	// connect opens a connection to the API; nil is the unix socket at socket.
+	connect func(ctx context.Context) (net.Conn, error)
 }
 
 // call sends in as JSON, if it is not nil, and decodes the answer into out, if
@@ -104,7 +113,7 @@ func (c control) do(ctx context.Context, method, path string, in, out any) error
 	case err != nil:
 		return err
 	case response.StatusCode >= 300:
-		return refusal(response.Status, answer)
+		return refusal(response.StatusCode, answer)
 	case out == nil:
 		return nil
 	}
@@ -112,16 +121,35 @@ func (c control) do(ctx context.Context, method, path string, in, out any) error
 }
 
 func (c control) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if c.connect != nil {
+		return c.connect(ctx)
+	}
 	return (&net.Dialer{}).DialContext(ctx, "unix", c.socket)
 }
 
+// statusError is an answer that refuses.
+type statusError struct {
+	status int
+	words  string
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("answer %d %s: %s", e.status, http.StatusText(e.status), e.words)
+}
+
+// answered reports whether err is an answer with that status.
+func answered(err error, status int) bool {
+	e, ok := errors.AsType[*statusError](err)
+	return ok && e.status == status
+}
+
 // refusal keeps the words of the answer: Toxiproxy sends {"error": "..."}.
-func refusal(status string, answer []byte) error {
+func refusal(status int, answer []byte) error {
 	var said struct {
 		Error string `json:"error"`
 	}
 	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
 		said.Error = strings.TrimSpace(string(answer))
 	}
-	return fmt.Errorf("answer %s: %s", status, said.Error)
+	return &statusError{status, said.Error}
 }
