@@ -59,7 +59,12 @@ netemctl hold match 'tcp.len >= 1000' --for 20ms --dev v0`,
 
 	"toxic": `
 netemctl toxic latency --latency 300ms --target pg
-netemctl toxic down --target pg -- ./client`,
+netemctl toxic down --target pg -- ./client
+netemctl toxic down --toxiproxy http://127.0.0.1:8474 --proxy redis
+netemctl toxic down --toxiproxy 127.0.0.1:8474 --listen 127.0.0.1:9 --upstream db.example:5432`,
+	"toxic apply": `
+netemctl toxic apply --toxic "latency latency=300ms" --toxic "bandwidth rate=1mbit to" --target pg
+netemctl toxic apply --toxic "slicer average_size=64B toxicity=30%" --target pg -- ./client`,
 	"toxic latency": `
 netemctl toxic latency --latency 300ms --jitter 100ms --target pg
 netemctl toxic latency --latency 300ms --toxicity 10% --target pg`,

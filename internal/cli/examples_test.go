@@ -90,7 +90,7 @@ func understood(path, line string) error {
 	if own := cmd.Flags().Args(); cmd.HasSubCommands() && len(own) > 0 {
 		return unknownCommand(cmd, own[0])
 	}
-	if cmd.Flags().Lookup("target") != nil && cmd.Name() != "clear" && !cmd.Flags().Changed("target") && !cmd.Flags().Changed("dev") {
+	if cmd.Flags().Lookup("target") != nil && cmd.Name() != "clear" && !cmd.Flags().Changed("target") && !cmd.Flags().Changed("dev") && !cmd.Flags().Changed("toxiproxy") {
 		return errNoTarget
 	}
 	return cmd.ValidateArgs(cmd.Flags().Args())

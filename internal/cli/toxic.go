@@ -12,17 +12,19 @@ import (
 
 // toxicView is a toxic as JSON; only its own kind's fields are there.
 type toxicView struct {
-	Kind          fault.ToxicKind       `json:"kind"`
-	Stream        fault.StreamDirection `json:"stream"`
-	Toxicity      float64               `json:"toxicity_percent"`
-	LatencyNS     *int64                `json:"latency_ns,omitempty"`
-	JitterNS      *int64                `json:"jitter_ns,omitempty"`
-	TimeoutNS     *int64                `json:"timeout_ns,omitempty"`
-	Bytes         *uint64               `json:"bytes,omitempty"`
-	Rate          *uint64               `json:"rate_bytes_per_second,omitempty"`
-	AverageSize   *uint64               `json:"average_size_bytes,omitempty"`
-	SizeVariation *uint64               `json:"size_variation_bytes,omitempty"`
-	DelayNS       *int64                `json:"delay_ns,omitempty"`
+	Kind   fault.ToxicKind       `json:"kind"`
+	Stream fault.StreamDirection `json:"stream"`
+	// Direction is the stream in the words of packet faults; empty of down, which has none.
+	Direction     fault.Direction `json:"direction,omitempty"`
+	Toxicity      float64         `json:"toxicity_percent"`
+	LatencyNS     *int64          `json:"latency_ns,omitempty"`
+	JitterNS      *int64          `json:"jitter_ns,omitempty"`
+	TimeoutNS     *int64          `json:"timeout_ns,omitempty"`
+	Bytes         *uint64         `json:"bytes,omitempty"`
+	Rate          *uint64         `json:"rate_bytes_per_second,omitempty"`
+	AverageSize   *uint64         `json:"average_size_bytes,omitempty"`
+	SizeVariation *uint64         `json:"size_variation_bytes,omitempty"`
+	DelayNS       *int64          `json:"delay_ns,omitempty"`
 }
 
 func viewToxic(t fault.Toxic) toxicView {
@@ -32,6 +34,9 @@ func viewToxic(t fault.Toxic) toxicView {
 	}
 	if v.Toxicity == 0 {
 		v.Toxicity = 100
+	}
+	if t.Kind != fault.Down {
+		v.Direction = v.Stream.Direction()
 	}
 	switch t.Kind {
 	case fault.Latency:
@@ -79,7 +84,7 @@ func toxicWords(t fault.Toxic) string {
 		if stream == "" {
 			stream = fault.Downstream
 		}
-		s += " " + string(stream)
+		s += fmt.Sprintf(" %s (%s)", stream, stream.Direction())
 	}
 	return s
 }
@@ -88,9 +93,14 @@ func (a *app) toxic() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use: "toxic KIND", Short: "Impair connections through the target's proxy",
 		Long: `Impair connections through the target's proxy: the stream layer. It works on every
-kernel, on connections that go through the proxy, and never loses a packet.`,
+kernel, on connections that go through the proxy, and never loses a packet.
+
+The proxy is the target's own, or with --toxiproxy one of a Toxiproxy that runs already: --proxy
+names one that is there, whose connections and other toxics stay as they are; --listen and
+--upstream make one, which is deleted at the fault's end. To the target is upstream in
+Toxiproxy's words, from it downstream.`,
 	})
-	cmd.AddCommand(
+	cmd.AddCommand(a.toxicApply(),
 		a.toxicCommand(fault.Latency, "Make answers late", func(cmd *cobra.Command, t *fault.Toxic) []string {
 			duration(cmd, &t.Latency, "latency", "hold data for this long; required")
 			duration(cmd, &t.Jitter, "jitter", "vary the latency by up to this much either way")
@@ -132,7 +142,8 @@ func (a *app) toxicCommand(
 	kind fault.ToxicKind, short string, flags func(*cobra.Command, *fault.Toxic) []string,
 ) *cobra.Command {
 	t := fault.Toxic{Kind: kind, Stream: fault.Downstream}
-	var target string
+	var spot toxicSpot
+	var direction fault.Direction
 	var l lasting
 	cmd := &cobra.Command{
 		Use: string(kind) + dashUse, Short: short, Long: short + ".",
@@ -142,13 +153,15 @@ func (a *app) toxicCommand(
 	required := flags(cmd, &t)
 	if kind != fault.Down {
 		one(cmd, &t.Stream, "stream", "upstream is client to server, downstream server to client", fault.Upstream, fault.Downstream)
+		one(cmd, &direction, "direction", "the same in the words of packet faults: to is upstream, from downstream", fault.To, fault.From, fault.Both)
 		cmd.Flags().Var(typed(&t.Toxicity, "PERCENT", qdisc.ParsePercent, nil), "toxicity",
 			"share of connections that it touches, drawn once for each (default 100%)")
 	}
-	a.spotFlags(cmd, &target, &l, nil)
+	a.toxicSpotFlags(cmd, &spot, &l)
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
-		if target == "" {
-			return errNoTarget
+		name, err := spot.name(cmd)
+		if err != nil {
+			return err
 		}
 		for _, name := range required {
 			if !cmd.Flags().Changed(name) {
@@ -158,7 +171,11 @@ func (a *app) toxicCommand(
 		if cmd.Flags().Changed("toxicity") && t.Toxicity == 0 {
 			return &qdisc.FieldError{Field: "--toxicity", Value: "0%", Want: "a share above 0%; 'clear' takes a toxic away"}
 		}
-		spec := fault.Spec{Target: target, Toxics: []fault.Toxic{t}}
+		toxics, err := inDirection(cmd, t, direction)
+		if err != nil {
+			return err
+		}
+		spec := fault.Spec{Target: name, Toxics: toxics}
 		l.fillSpec(&spec)
 		if err := spec.Validate(); err != nil {
 			return err
@@ -166,4 +183,23 @@ func (a *app) toxicCommand(
 		return a.runFault(cmd, spec, handling{}, dashed(cmd, args))
 	})
 	return cmd
+}
+
+// inDirection is t on the sides that --direction says, or on that of --stream.
+func inDirection(cmd *cobra.Command, t fault.Toxic, d fault.Direction) ([]fault.Toxic, error) {
+	if d == "" {
+		return []fault.Toxic{t}, nil
+	}
+	if cmd.Flags().Changed("stream") {
+		return nil, usageError{fmt.Errorf("%s: want one of --stream and --direction, not both", below(cmd))}
+	}
+	up, down := t, t
+	up.Stream, down.Stream = fault.Upstream, fault.Downstream
+	switch d {
+	case fault.To:
+		return []fault.Toxic{up}, nil
+	case fault.From:
+		return []fault.Toxic{down}, nil
+	}
+	return []fault.Toxic{up, down}, nil
 }
