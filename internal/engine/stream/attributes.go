@@ -114,6 +114,9 @@ func number(p *int64) int64 {
 
 func times(p *int64, unit time.Duration) time.Duration { return time.Duration(number(p)) * unit }
 
+// mark begins the names of the toxics of faults, which clients of the API leave alone.
+const mark = "netemd"
+
 // order is the body of a PUT of /netemd/fault: the whole state of the proxy.
 type order struct {
 	// DeadlineUnixNS ends the fault; 0 only for a proxy without one.
@@ -136,6 +139,7 @@ func newOrder(toxics []fault.Toxic, deadline time.Time) (order, error) {
 		o.DeadlineUnixNS = deadline.UnixNano()
 	}
 	for _, t := range ts {
+		t.Name = mark + "-" + t.Name
 		b, err := json.Marshal(t)
 		if err != nil {
 			return order{}, fmt.Errorf("encode toxic %s: %w", t.Name, err)

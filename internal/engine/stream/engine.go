@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"slices"
 	"syscall"
 	"time"
@@ -69,8 +70,8 @@ func (e *Engine) Set(ctx context.Context, apiSocket string, toxics []fault.Toxic
 	case errors.Is(err, ErrStuck):
 		return fmt.Errorf("stream set: %w", e.recover(ctx, apiSocket, err))
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("stream set: %w", err) // no proxy: nothing to clear
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fault.ErrConflict) {
+		return fmt.Errorf("stream set: %w", err) // no proxy, or nothing done: nothing to clear
 	}
 	// Half a fault is worse than none.
 	if undo := e.Clear(context.WithoutCancel(ctx), apiSocket); undo != nil {
@@ -116,6 +117,9 @@ func (e *Engine) replace(ctx context.Context, apiSocket string, toxics []fault.T
 	}
 	var done outcome
 	if err := e.control(apiSocket).call(ctx, "PUT", faultPath, o, &done); err != nil {
+		if answered(err, http.StatusConflict) {
+			return fmt.Errorf("%w: %w", fault.ErrConflict, err)
+		}
 		return err
 	}
 	if len(toxics) == 0 && done.Goroutines > maxLeaked {
@@ -129,6 +133,9 @@ func (e *Engine) replace(ctx context.Context, apiSocket string, toxics []fault.T
 	if err != nil {
 		return err
 	}
+	if len(toxics) == 0 && slices.Equal(got, []fault.Toxic{{Kind: fault.Down}}) {
+		return nil // by a client of the proxy's API
+	}
 	if want := fault.NormalizeToxics(toxics); !slices.Equal(got, want) {
 		return fmt.Errorf("read back: the proxy has %+v, asked for %+v", got, want)
 	}
@@ -136,20 +143,11 @@ func (e *Engine) replace(ctx context.Context, apiSocket string, toxics []fault.T
 }
 
 func (e *Engine) read(ctx context.Context, apiSocket string) ([]fault.Toxic, error) {
-	var proxies map[string]struct {
-		Enabled bool        `json:"enabled"`
-		Toxics  []wireToxic `json:"toxics"`
-	}
-	if err := e.control(apiSocket).call(ctx, "GET", "/proxies", nil, &proxies); err != nil {
+	var p wireProxy
+	if err := e.control(apiSocket).call(ctx, "GET", faultPath, nil, &p); err != nil {
 		return nil, err
 	}
-	if len(proxies) != 1 {
-		return nil, fmt.Errorf("%d proxies behind %s, want 1", len(proxies), apiSocket)
-	}
-	for _, p := range proxies {
-		return fromWire(p.Toxics, p.Enabled), nil
-	}
-	return nil, nil
+	return fromWire(ours(p, mark), p.Enabled), nil
 }
 
 // recover restarts a stuck proxy. The error is the StuckError with the outcome.

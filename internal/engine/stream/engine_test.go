@@ -308,7 +308,7 @@ func TestStuckControl(t *testing.T) {
 	stick := func(t *testing.T) *process {
 		p, _ := blocked(t)
 		c := control{socket: p.socket, limit: limit}
-		if err := c.call(context.Background(), "DELETE", "/proxies/pg/toxics/latency_downstream", nil, nil); !errors.Is(err, ErrStuck) {
+		if err := c.call(context.Background(), "DELETE", "/proxies/pg/toxics/netemd-latency_downstream", nil, nil); !errors.Is(err, ErrStuck) {
 			t.Fatalf("delete of the toxic: %v; the situation cannot be made any more", err)
 		}
 		return p
@@ -356,7 +356,7 @@ func TestStuckControlFailsOpen(t *testing.T) {
 	t.Parallel()
 	p, _ := blocked(t)
 	c := control{socket: p.socket, limit: 500 * time.Millisecond}
-	if err := c.call(context.Background(), "DELETE", "/proxies/pg/toxics/latency_downstream", nil, nil); !errors.Is(err, ErrStuck) {
+	if err := c.call(context.Background(), "DELETE", "/proxies/pg/toxics/netemd-latency_downstream", nil, nil); !errors.Is(err, ErrStuck) {
 		t.Fatal(err)
 	}
 	p.lifeline.Close()
@@ -403,7 +403,7 @@ func TestReadBackDiffers(t *testing.T) {
 			puts++
 			_, _ = io.Copy(io.Discard, r.Body)
 		}
-		_, _ = io.WriteString(w, `{"pg": {"enabled": true, "toxics": []}}`)
+		_, _ = io.WriteString(w, `{"name": "pg", "enabled": true, "toxics": []}`)
 	})}
 	defer server.Close()
 	go func() { _ = server.Serve(l) }()

@@ -29,6 +29,7 @@ import (
 //	--listen ADDR     where clients connect, such as 10.77.0.2:15432
 //	--upstream ADDR   where it forwards to
 //	--name NAME       of the proxy in the API; default "target"
+//	--serve ADDR      a TCP address of the API, for clients of Toxiproxy; default none
 //	--user UID:GID    whom it becomes once its API listens; it stays root when the file of
 //	                  its program is for root alone, since it may have to start over
 //
@@ -63,6 +64,7 @@ func serve(args []string) error {
 	listen := flags.String("listen", "", "address to listen on")
 	upstream := flags.String("upstream", "", "address to forward to")
 	name := flags.String("name", "target", "name of the proxy")
+	address := flags.String("serve", "", "TCP address of the API for clients")
 	user := flags.String("user", "", "UID:GID to become")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -82,6 +84,12 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
+	var clients net.Listener
+	if *address != "" {
+		if clients, err = net.Listen("tcp", *address); err != nil {
+			return err
+		}
+	}
 	if err := become(*user, log); err != nil {
 		return err
 	}
@@ -97,14 +105,19 @@ func serve(args []string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		p.open("agent's end", anyEpoch)
 	}()
-	return p.serveAPI(ctx, listener)
+	return p.serveAPI(ctx, listener, clients)
 }
 
 // serveAPI ends when ctx does, and takes the proxy with it.
-func (p *proxy) serveAPI(ctx context.Context, listener net.Listener) error {
+func (p *proxy) serveAPI(ctx context.Context, listener, clients net.Listener) error {
 	web := &http.Server{Handler: p.routes(), ReadHeaderTimeout: DefaultLimit}
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	go func() { failed <- web.Serve(listener) }()
+	if clients != nil {
+		door := &http.Server{Handler: newFront(p), ReadTimeout: clientTime, WriteTimeout: 2 * clientTime, IdleTimeout: time.Minute}
+		go func() { failed <- door.Serve(clients) }()
+		defer func() { _ = door.Close() }()
+	}
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve the API: %w", err)
@@ -132,7 +145,15 @@ func (p *proxy) routes() http.Handler {
 		if err == nil {
 			done.Goroutines, err = p.replace(o, anyEpoch)
 		}
-		answer(w, done, err, http.StatusBadRequest)
+		status := http.StatusBadRequest
+		if errors.Is(err, errDisabled) {
+			status = http.StatusConflict
+		}
+		answer(w, done, err, status)
+	})
+	mux.HandleFunc("GET "+faultPath, func(w http.ResponseWriter, _ *http.Request) {
+		state, err := p.state()
+		answer(w, state, err, http.StatusNotFound)
 	})
 	mux.HandleFunc("GET "+restartPath, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, started, nil, 0)

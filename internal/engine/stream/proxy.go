@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,9 @@ type proxy struct {
 	// epoch counts the orders, so that a timer of an old one does nothing.
 	epoch int
 	timer *time.Timer
+	// down says that a fault disabled the proxy, and no client of its API; faulty that one
+	// is in force.
+	down, faulty bool
 }
 
 // maxLeaked is how many goroutines there may be, without a proxy, before the
@@ -36,6 +40,9 @@ type proxy struct {
 // for a slow reader waits in its toxics leaves one, and the data (6 MB were seen):
 // Toxiproxy's writer goes, and what feeds it waits for ever.
 const maxLeaked = 32
+
+// errDisabled refuses a fault through which nothing would pass anyway.
+var errDisabled = errors.New("a client of the proxy's API has disabled it: no connection passes it")
 
 var errNoDeadline = errors.New("a fault needs deadline_unix_ns in the future")
 
@@ -53,7 +60,11 @@ func (p *proxy) replace(o order, epoch int) (left int, err error) {
 		return 0, nil
 	}
 	next := toxiproxy.NewProxy(p.server, p.name, p.listen, p.upstream)
-	for _, t := range o.Toxics {
+	others, disabled, err := p.clients()
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range append(others, o.Toxics...) {
 		// No connection is there yet, so adding cannot hang.
 		if _, err := next.Toxics.AddToxicJson(bytes.NewReader(t)); err != nil {
 			return 0, err
@@ -61,8 +72,11 @@ func (p *proxy) replace(o order, epoch int) (left int, err error) {
 	}
 	until := time.Until(time.Unix(0, o.DeadlineUnixNS))
 	isFault := !o.Enabled || len(o.Toxics) > 0
-	if isFault && until <= 0 {
+	switch {
+	case isFault && until <= 0:
 		return 0, errNoDeadline
+	case isFault && disabled:
+		return 0, errDisabled
 	}
 	p.epoch++
 	if p.timer != nil {
@@ -74,7 +88,61 @@ func (p *proxy) replace(o order, epoch int) (left int, err error) {
 		epoch := p.epoch
 		p.timer = time.AfterFunc(until, func() { p.open("deadline", epoch) })
 	}
-	return p.swap(next, o.Enabled)
+	p.down, p.faulty = !o.Enabled, isFault
+	return p.swap(next, o.Enabled && !disabled)
+}
+
+// clients are the toxics that clients of the API have on the proxy, and whether they disabled
+// it. The caller holds mu.
+func (p *proxy) clients() (toxics []json.RawMessage, disabled bool, err error) {
+	old, err := p.server.Collection.Get(p.name)
+	if err != nil {
+		return nil, false, nil // the first one
+	}
+	old.Lock()
+	disabled = !old.Enabled && !p.down
+	old.Unlock()
+	all, err := toxicsOf(old)
+	for _, t := range all {
+		var named struct{ Name string }
+		if err := json.Unmarshal(t, &named); err != nil {
+			return nil, false, err
+		}
+		if !strings.HasPrefix(named.Name, mark+"-") {
+			toxics = append(toxics, t)
+		}
+	}
+	return toxics, disabled, err
+}
+
+// toxicsOf are the toxics of a proxy as the API has them.
+func toxicsOf(p *toxiproxy.Proxy) (all []json.RawMessage, err error) {
+	text, err := json.Marshal(p.Toxics.GetToxicArray())
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	return all, err
+}
+
+// state is the proxy as the API has it.
+func (p *proxy) state() (any, error) {
+	now, err := p.server.Collection.Get(p.name)
+	if err != nil {
+		return nil, err
+	}
+	toxics, err := toxicsOf(now)
+	if err != nil {
+		return nil, err
+	}
+	now.Lock()
+	defer now.Unlock()
+	return struct {
+		Name     string            `json:"name"`
+		Listen   string            `json:"listen"`
+		Upstream string            `json:"upstream"`
+		Enabled  bool              `json:"enabled"`
+		Toxics   []json.RawMessage `json:"toxics"`
+	}{now.Name, now.Listen, now.Upstream, now.Enabled, toxics}, nil
 }
 
 // swap puts next in the place of the running proxy, unless they are the same.
