@@ -138,7 +138,7 @@ type UDPOptions struct {
 
 // HTTPOptions say what a call of the kind http is.
 type HTTPOptions struct {
-	// Version is 1.1 (default) or 2 (prior knowledge without TLS).
+	// Version is 1.1 (default) or 2 (by prior knowledge; with TLS by ALPN).
 	Version string
 	// Method, default GET, and Path, default "/".
 	Method, Path string

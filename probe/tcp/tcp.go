@@ -103,7 +103,7 @@ func (p *Probe) call(ctx context.Context, l *link, s *probe.Sample) error {
 		stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 		err := p.exchange(l, &phases, s)
 		if !stop() && err == nil {
-			err = context.Cause(ctx) // its deadline is set by now, which the next call must not find
+			err = ctx.Err() // its deadline is set by now, which the next call must not find
 		}
 		return err
 	}()
