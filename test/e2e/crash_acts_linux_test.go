@@ -21,6 +21,7 @@ import (
 	"netemd/internal/lab/labfile"
 	"netemd/internal/match"
 	"netemd/internal/schedule"
+	"netemd/internal/target"
 	"netemd/internal/wire"
 	"netemd/namespaces"
 	"netemd/qdisc"
@@ -60,6 +61,7 @@ var acts = []act{
 	{name: "keep", passes: []string{"lease.keep."}, args: []string{"--keep"}, run: (*play).keep},
 	{name: "restore", passes: []string{"lease.restore."}, args: []string{"--keep"}, earlier: (*play).keep, run: func(*play) {}},
 	{name: "schedule", passes: []string{"lease.step."}, run: (*play).schedule},
+	{name: "names", passes: []string{"target."}, run: (*play).names},
 	{name: "lead", passes: []string{"ebpf.lead."}, run: (*play).lead},
 	{name: "lab", passes: []string{"lab.service.", "lab.down.", "lab.up.complete", "lab.up.device", "netem.root.added"}, slow: true, lab: true, run: (*play).lab},
 	{name: "half a lab", passes: []string{"lab.up."}, lab: true, run: (*play).shapes},
@@ -234,6 +236,19 @@ func (p *play) schedule() {
 	}
 	p.apply(p.g.at("w0", fault.Spec{Schedule: &schedule.Schedule{Steps: steps, Rounds: schedule.Forever}, TTL: time.Minute}))
 	p.within(patience(20 * time.Second))
+}
+
+// names adds targets, has a fault on one of them, and removes them.
+func (p *play) names() {
+	for _, name := range []string{"one", "two"} {
+		_, err := p.client.AddTarget(p.ctx(), target.Definition{Name: name, Device: "w0", Namespace: p.g.here})
+		p.note(err)
+	}
+	p.apply(fault.Spec{Target: "one", Packet: lossOf(10), TTL: time.Minute})
+	_, err := p.client.RemoveTarget(p.ctx(), "one", true)
+	p.note(err)
+	_, err = p.client.RemoveTarget(p.ctx(), "two", false)
+	p.note(err)
 }
 
 // take takes away what is in force at a device's egress: netemd's program at tcx, or its
