@@ -80,6 +80,9 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 	}
 	for _, i := range infos {
 		if i.Name == name {
+			if err := checkLabOwner(ctx, i); err != nil {
+				return true, err
+			}
 			existed := false
 			err := a.leases.Retire(ctx, targetKeys(i), func(ctx context.Context) (err error) {
 				existed, err = a.labs.Down(ctx, name)

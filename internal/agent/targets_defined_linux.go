@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,8 @@ type definitions struct {
 	mu         sync.Mutex
 	configured []target.Definition
 	added      []target.Definition
+	// holders are who added them, by name.
+	holders map[string]holder
 }
 
 // addedFile is what the file has.
@@ -51,6 +54,7 @@ type addedFile struct {
 	SchemaVersion int                 `json:"schemaVersion"`
 	BootID        string              `json:"boot_id"`
 	Targets       []target.Definition `json:"targets"`
+	Holders       map[string]holder   `json:"holders,omitempty"`
 }
 
 const addedVersion = 1
@@ -61,7 +65,7 @@ func openDefinitions(dir string, configured []target.Definition, log *slog.Logge
 	d := &definitions{dir: dir, configured: configured}
 	_ = os.Remove(filepath.Join(dir, addedNew)) // of an agent that was killed while it wrote
 	var err error
-	if d.added, err = readAdded(filepath.Join(dir, addedName)); err != nil {
+	if d.added, d.holders, err = readAdded(filepath.Join(dir, addedName)); err != nil {
 		aside := filepath.Join(dir, addedBad)
 		log.Error("the targets that an earlier agent kept cannot be read, and are set aside", "file", aside,
 			"err", errors.Join(err, os.Rename(filepath.Join(dir, addedName), aside)))
@@ -69,42 +73,42 @@ func openDefinitions(dir string, configured []target.Definition, log *slog.Logge
 	return d
 }
 
-func readAdded(path string) ([]target.Definition, error) {
+func readAdded(path string) ([]target.Definition, map[string]holder, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.LimitReader(f, maxAddedBytes+1))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	boot, err := bootID()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var file addedFile
 	err = json.Unmarshal(text, &file)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case file.SchemaVersion != addedVersion:
-		return nil, fmt.Errorf("schemaVersion %d, want %d", file.SchemaVersion, addedVersion)
+		return nil, nil, fmt.Errorf("schemaVersion %d, want %d", file.SchemaVersion, addedVersion)
 	case file.BootID != boot:
-		return nil, nil
+		return nil, nil, nil
 	case len(file.Targets) > maxAdded:
-		return nil, fmt.Errorf("%d targets, want at most %d", len(file.Targets), maxAdded)
+		return nil, nil, fmt.Errorf("%d targets, want at most %d", len(file.Targets), maxAdded)
 	}
 	for _, t := range file.Targets {
 		err = errors.Join(err, checkDefinition(t))
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return file.Targets, nil
+	return file.Targets, file.Holders, nil
 }
 
 func checkDefinition(d target.Definition) error {
@@ -123,7 +127,7 @@ func bootID() (string, error) {
 
 // save writes what is to be kept, so that a kill leaves the old or the new. Nothing waits for
 // the disk: no boot is outlived. The caller has the lock.
-func (d *definitions) save(added []target.Definition) error {
+func (d *definitions) save(added []target.Definition, holders map[string]holder) error {
 	path, next := filepath.Join(d.dir, addedName), filepath.Join(d.dir, addedNew)
 	if len(added) == 0 {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +139,7 @@ func (d *definitions) save(added []target.Definition) error {
 	if err != nil {
 		return fmt.Errorf("targets: %w", err)
 	}
-	text, err := json.MarshalIndent(addedFile{addedVersion, boot, added}, "", "  ")
+	text, err := json.MarshalIndent(addedFile{addedVersion, boot, added, holders}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("targets: %w", err)
 	}
@@ -166,8 +170,8 @@ func (d *definitions) forget() error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.added = nil
-	return d.save(nil)
+	d.added, d.holders = nil, nil
+	return d.save(nil, nil)
 }
 
 func called(name string) func(target.Definition) bool {
@@ -214,7 +218,7 @@ func (d *definitions) names() (names []string) {
 
 // add keeps a definition. One that is there with the same name is fs.ErrExist, unless it says
 // the same.
-func (d *definitions) add(t target.Definition) error {
+func (d *definitions) add(t target.Definition, by holder) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if i := slices.IndexFunc(d.added, called(t.Name)); i >= 0 {
@@ -226,11 +230,15 @@ func (d *definitions) add(t target.Definition) error {
 	if len(d.added) >= maxAdded {
 		return fault.WithHint(fmt.Errorf("target add: %w: %d targets were added, which is the most", fault.ErrBusy, len(d.added)), "netemctl target remove NAME")
 	}
-	added := append(slices.Clone(d.added), t)
-	if err := d.save(added); err != nil {
+	added, holders := append(slices.Clone(d.added), t), maps.Clone(d.holders)
+	if holders == nil {
+		holders = map[string]holder{}
+	}
+	holders[t.Name] = by
+	if err := d.save(added, holders); err != nil {
 		return err
 	}
-	d.added = added
+	d.added, d.holders = added, holders
 	return nil
 }
 
@@ -242,10 +250,12 @@ func (d *definitions) remove(name string) (bool, error) {
 	if len(added) == len(d.added) {
 		return false, nil
 	}
-	if err := d.save(added); err != nil {
+	holders := maps.Clone(d.holders)
+	delete(holders, name)
+	if err := d.save(added, holders); err != nil {
 		return true, err
 	}
-	d.added = added
+	d.added, d.holders = added, holders
 	return true, nil
 }
 
@@ -274,7 +284,7 @@ func (a *Agent) addTarget(ctx context.Context, d target.Definition) (target.Targ
 	if err != nil {
 		return target.Target{}, err
 	}
-	return t, a.definitions.add(t.Definition)
+	return t, a.definitions.add(t.Definition, holderOf(ctx))
 }
 
 // removeTarget takes away a name that was added. With faults on it, it is refused, unless they
@@ -291,7 +301,15 @@ func (a *Agent) removeTarget(ctx context.Context, name string, force bool) (clea
 		}
 		return nil, fault.WithHint(fmt.Errorf("target remove: %s is of lab %s, and goes with it: %w", name, t.Lab, errors.ErrUnsupported), "netemctl lab down "+t.Lab)
 	}
+	if err := a.definitions.checkNameOwner(ctx, name); err != nil {
+		return nil, err
+	}
 	on := a.leases.Named(fault.Selector{Target: name})
+	for _, f := range on {
+		if who := clearingOwner(ctx); who != "" && f.Spec.Whose() != who {
+			return nil, fmt.Errorf("target remove: %w: fault %s on %s belongs to %s", fault.ErrConflict, f.ID, name, f.Spec.Owner)
+		}
+	}
 	if len(on) > 0 && !force {
 		ids := make([]string, len(on))
 		for i, f := range on {

@@ -248,7 +248,7 @@ func TestAddedTargetsAreKept(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	d := openDefinitions(dir, nil, log)
 	want := target.Definition{Name: "web", Container: "web", Ports: []target.Ports{target.Port(80)}, Protocol: 6}
-	if err := d.add(want); err != nil {
+	if err := d.add(want, holder{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, addedNew), []byte("{"), 0o600); err != nil { // as of a kill
@@ -268,11 +268,11 @@ func TestAddedTargetsAreKept(t *testing.T) {
 		t.Errorf("the bad file: %v", err)
 	}
 	for i := range maxAdded {
-		if err := d.add(target.Definition{Name: fmt.Sprintf("t%d", i), PID: i + 1}); err != nil && i < maxAdded-1 {
+		if err := d.add(target.Definition{Name: fmt.Sprintf("t%d", i), PID: i + 1}, holder{}); err != nil && i < maxAdded-1 {
 			t.Fatal(err)
 		}
 	}
-	if err := d.add(target.Definition{Name: "more", PID: 1}); !errors.Is(err, fault.ErrBusy) {
+	if err := d.add(target.Definition{Name: "more", PID: 1}, holder{}); !errors.Is(err, fault.ErrBusy) {
 		t.Errorf("one more: %v", err)
 	}
 }

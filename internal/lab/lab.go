@@ -168,6 +168,8 @@ type Info struct {
 	Nodes   []NodeInfo
 	Targets []string
 	Up      time.Time
+	// By is who asked for it.
+	By Identity
 }
 
 // NodeInfo is a node that is up. Wires and switches are among them.

@@ -120,7 +120,7 @@ func (m *Manager) why(r *running) error {
 // info describes the lab; the record of a kept lab does not change.
 func (r *running) info() Info {
 	d := r.record.Definition
-	info := Info{Name: d.Name, Up: r.record.Up}
+	info := Info{Name: d.Name, Up: r.record.Up, By: r.record.By}
 	services := map[string][]ServiceInfo{}
 	for _, s := range r.record.Services {
 		services[s.Node] = append(services[s.Node], r.serviceInfo(s))
