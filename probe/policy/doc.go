@@ -39,15 +39,16 @@
 //   - jitter comes from the global random source and has no seed; full, equal and
 //     decorrelated jitter are not there;
 //   - its breaker counts whatever ends while it is half-open, attempts from before it
-//     opened too: each gives a permit, so that more than the stated number of probes is let
-//     through, and a late failure opens it again (a test here shows both);
+//     opened too: a late failure opens it again, a late success closes it, and each gives a
+//     permit. It bounds the probes at one time, and not those in all; and it rounds rates,
+//     so that 69.5 % opens one of 70 %;
 //   - its timeout cancels, and sets no deadline: the client inside cannot pass one on, and
 //     reports a cancelled call where a timeout ended it;
 //   - its budget bounds the attempts at one time, and has no tokens; its bulkhead does not
 //     bound who waits; its hedge takes the first result, a failure too.
 //
-// Tests compare the breaker with failsafe-go's on random histories in which no result is
-// late.
+// Tests compare the breaker with failsafe-go's on random courses of attempts that follow one
+// another, and show the differences.
 //
 // # Time and chance
 //
