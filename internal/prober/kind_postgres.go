@@ -1,9 +1,6 @@
 package prober
 
 import (
-	"errors"
-	"fmt"
-
 	"netemd/probe"
 	"netemd/probe/postgres"
 )
@@ -11,9 +8,9 @@ import (
 func init() {
 	kinds[probe.KindPostgres] = func(o Order) (probe.Caller, error) {
 		p := o.Request.WithDefaults().Postgres
-		if p.Mode != "call" {
-			return nil, fmt.Errorf("probe: pg: mode %s: %w", p.Mode, errors.ErrUnsupported)
-		}
-		return &postgres.Probe{Address: o.Address, User: o.User, Password: o.Password, Database: o.Database, Query: p.Query}, nil
+		return &postgres.Probe{
+			Address: o.Address, User: o.User, Password: o.Password, Database: o.Database,
+			Mode: p.Mode, Pool: p.Pool, Query: p.Query,
+		}, nil
 	}
 }
