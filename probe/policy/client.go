@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -106,12 +107,11 @@ func (k *Client) Call(ctx context.Context, seq int) probe.Sample {
 	if k.budget != nil {
 		k.budget.deposit()
 	}
-	s := probe.Sample{Seq: seq, StartNS: k.clock.Now()}
+	began := k.clock.Now()
 	o := k.chain(ctx, c)
-	s.EndNS = k.clock.Now()
+	ended := k.clock.Now()
 	c.running.Wait()
-	c.finish(&s, o)
-	return s
+	return c.finish(o, began, ended)
 }
 
 // Close closes the inner caller, where it can be.
@@ -217,12 +217,11 @@ func (c *call) event(e probe.PolicyEvent) {
 	c.events = append(c.events, e)
 }
 
-// finish writes the call into its sample.
-func (c *call) finish(s *probe.Sample, o outcome) {
+// finish is the call as a sample: all that its deciding attempt found out about the
+// connection, and what became of the call.
+func (c *call) finish(o outcome, began, ended int64) (s probe.Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	slices.SortStableFunc(c.events, func(a, b probe.PolicyEvent) int { return int(a.TimeNS - b.TimeNS) })
-	s.Attempts, s.Policy = c.attempts, c.events
 	last := len(c.attempts)
 	switch {
 	case o.class != probe.OK && last == 0:
@@ -231,10 +230,12 @@ func (c *call) finish(s *probe.Sample, o outcome) {
 		a := c.attempts[last-1]
 		o = outcome{class: a.Class, err: a.Error + "; then " + o.err, attempt: last}
 	}
-	s.Class, s.Error, s.Degraded = o.class, o.err, o.degraded
 	if o.attempt > 0 {
-		a := c.attempts[o.attempt-1]
-		s.Phases, s.Turns, s.Bytes, s.ConnectNS = a.Phases, a.Turns, a.Bytes, a.ConnectNS
-		s.Local, s.Remote, s.Info = a.Local, a.Remote, a.Info
+		s = c.attempts[o.attempt-1]
 	}
+	slices.SortStableFunc(c.events, func(a, b probe.PolicyEvent) int { return cmp.Compare(a.TimeNS, b.TimeNS) })
+	s.Seq, s.StartNS, s.EndNS = c.seq, began, ended
+	s.Class, s.Error, s.Degraded = o.class, o.err, o.degraded
+	s.Attempts, s.Policy = c.attempts, c.events
+	return s
 }
