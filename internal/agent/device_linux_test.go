@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -59,9 +60,18 @@ func arrive(t *testing.T, a, b string, port uint16, n int) int {
 	return len(seen)
 }
 
+// packetEngine is the ebpf engine, which works everywhere, and netem where a run is for it.
+func packetEngine() fault.Engine {
+	if os.Getenv("NETEMD_TEST_NETEM") != "" {
+		return fault.Netem
+	}
+	return fault.EBPF
+}
+
+// apply is Apply on the packetEngine.
 func apply(t testing.TB, c *client.Client, s fault.Spec) fault.Fault {
 	t.Helper()
-	s.Engine = fault.EBPF
+	s.Engine = packetEngine()
 	f, err := c.Apply(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

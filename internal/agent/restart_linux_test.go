@@ -219,7 +219,7 @@ func TestFaultOnAGroup(t *testing.T) {
 
 	unit := sel
 	unit.Cgroup = "unit.service" // the same group, said as systemd's unit
-	_, err := c.Apply(t.Context(), fault.Spec{Selector: &unit, Packet: all, Engine: fault.EBPF})
+	_, err := c.Apply(t.Context(), fault.Spec{Selector: &unit, Packet: all, Engine: packetEngine()})
 	if !errors.Is(err, fault.ErrConflict) {
 		t.Errorf("the same group by its unit: %v, want a conflict", err)
 	}

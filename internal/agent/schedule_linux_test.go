@@ -94,17 +94,26 @@ func spans(t *testing.T, c *client.Client, s fault.Spec) (made []span, last faul
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	events, begun := make(chan fault.Event, 1000), make(chan struct{})
+	go func() { // before it is applied: on a slow machine steps pass until a watch stands
+		defer close(events)
+		_ = c.WatchFrom(ctx, 0, "", func() { close(begun) }, func(e fault.Event) { events <- e })
+	}()
+	select {
+	case <-begun:
+	case <-ctx.Done():
+		t.Fatal("the watch does not begin")
+	}
 	f := apply(t, c, s)
 	take := func(f fault.Fault) {
-		if st := f.Step; st != nil && (len(made) == 0 || made[len(made)-1].number != st.Number) {
+		if st := f.Step; st != nil && (len(made) == 0 || made[len(made)-1].number < st.Number) {
 			made = append(made, span{st.Number, st.Began.Add(st.Late), st.Next, *f.Spec.Packet})
 		}
 	}
 	take(f)
-	// The steps from here on, of which the watch may miss the first: a list has the others.
-	_ = c.Watch(ctx, 0, "", func(e fault.Event) {
+	for e := range events {
 		if e.Fault.ID != f.ID {
-			return
+			continue
 		}
 		last = e.Fault
 		if e.Kind == "step" {
@@ -113,7 +122,7 @@ func spans(t *testing.T, c *client.Client, s fault.Spec) (made []span, last faul
 		if e.Kind == "expired" || e.Fault.Step != nil && e.Fault.Step.Over {
 			cancel()
 		}
-	})
+	}
 	return made, last
 }
 
@@ -156,7 +165,7 @@ func judge(t *testing.T, made []span, sent []time.Time, took []time.Duration, op
 	return lossy, clean
 }
 
-// A schedule of three steps, and one of a queue, measured packet by packet.
+// A schedule of steps and a ramp of a queue, measured packet by packet.
 func TestScheduleIsMeasured(t *testing.T) {
 	a, b := netns(t, "a"), netns(t, "b")
 	pair(t, a, b)
@@ -166,17 +175,26 @@ func TestScheduleIsMeasured(t *testing.T) {
 	step := func(n qdisc.Netem) schedule.Step {
 		return schedule.Step{For: half, Impairment: schedule.Impairment{Packet: n}}
 	}
+	ramp := step(qdisc.Netem{Delay: 30 * time.Millisecond})
+	ramp.Ramp = &schedule.Ramp{To: schedule.Impairment{Packet: qdisc.Netem{Delay: 60 * time.Millisecond}}, Every: half / 2}
 	s := &schedule.Schedule{Steps: []schedule.Step{
-		step(qdisc.Netem{}), step(qdisc.Netem{Loss: 100}), step(qdisc.Netem{}), step(qdisc.Netem{Delay: 30 * time.Millisecond}), step(qdisc.Netem{}),
+		step(qdisc.Netem{}), step(qdisc.Netem{Loss: 100}), step(qdisc.Netem{}), ramp, step(qdisc.Netem{}),
 	}}
 	made, last := spans(t, c, fault.Spec{Selector: ports(a, port(5001)), Schedule: s})
 	sent, took := stop()
-	if len(made)+int(last.Step.Skipped) < 4 {
+	if len(made)+int(last.Step.Skipped) < 5 {
 		t.Errorf("%d steps were told: %+v, last %+v", len(made), made, last.Step)
 	}
 	lossy, clean := judge(t, made, sent, took, last.Total.Opened)
 	if lossy == 0 && last.Step.Skipped == 0 || clean == 0 {
 		t.Errorf("%d packets under the loss, %d beside it", lossy, clean)
+	}
+	delays := map[time.Duration]bool{}
+	for _, m := range made {
+		delays[m.packet.Delay] = true
+	}
+	if last.Step.Skipped == 0 && len(delays) != 3 {
+		t.Errorf("delays %v, want none and two of the ramp", delays)
 	}
 	none(t, c)
 	if got := arrive(t, a, b, 5001, 50); got != 50 {

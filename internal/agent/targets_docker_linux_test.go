@@ -210,7 +210,7 @@ func TestContainers(t *testing.T) {
 	if !reaches(t, d.namespace, webAddress) || !reaches(t, d.namespace, dbAddress) {
 		t.Fatalf("%s and %s do not answer without a fault", webAddress, dbAddress)
 	}
-	f, err := c.Apply(t.Context(), ebpfLoss("container:web"))
+	f, err := c.Apply(t.Context(), lossOf("container:web"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestContainers(t *testing.T) {
 	if cleared, err := c.Clear(t.Context(), fault.Selector{Target: "container:web"}); err != nil || len(cleared) != 1 {
 		t.Errorf("clear of a lost fault: %v, %v", cleared, err)
 	}
-	again := ebpfLoss("container:web")
+	again := lossOf("container:web")
 	again.Reattach = true
 	if f, err = c.Apply(t.Context(), again); err != nil {
 		t.Fatal(err)

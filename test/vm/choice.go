@@ -2,7 +2,10 @@
 
 package vm
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Choice is what the short run takes of a package on one kernel. The zero value takes
 // nothing.
@@ -64,6 +67,16 @@ var Suites = []Suite{
 		Package: "internal/lab", Kernels: []string{Kernel612.Series}, Limit: 4 * time.Minute,
 		Short: map[string]Choice{"6.12": {Tests: []string{"TestNetwork", "TestKilledInTurns", "TestInterruptedDown"}}},
 	},
+	// The agent's faults on the netem engine: each kind of target, a group of processes, and
+	// schedules packet by packet. The older kernel tells a group's sockets apart by a layout of
+	// its own, and has the way by clsact alone.
+	{
+		Package: "internal/agent", Limit: 3 * time.Minute, Run: "^(" + strings.Join(agentOnNetem, "|") + ")$",
+		Short: map[string]Choice{
+			"6.1":  {Tests: []string{"TestFaultOnAGroup"}},
+			"6.12": {Tests: agentOnNetem},
+		},
+	},
 	// Faults in tests on the netem engine, and what a killed test leaves of it.
 	{
 		Package: "netemtest", Kernels: []string{Kernel612.Series}, Limit: 5 * time.Minute,
@@ -86,6 +99,9 @@ var netemOptions = []string{
 	"TestRootOfOthers", "TestDeviceGone", "TestRootOfDownDevice", "TestChangeIsWhole",
 	"TestEveryOptionReadsBack", "TestSlotAfterDistribution", "TestChangeEndsOthers",
 }
+
+// agentOnNetem are the tests of the agent whose engine is netem where a run is for it.
+var agentOnNetem = []string{"TestKindsOfTargets", "TestFaultOnAGroup", "TestScheduleIsMeasured", "TestFlappingIsMeasured"}
 
 // oldHooks are the tests of the ebpf engine for a kernel without tcx.
 var oldHooks = []string{
