@@ -46,13 +46,13 @@ func TestPlanCanBeTyped(t *testing.T) {
 			// Without ARP and neighbour discovery nothing would arrive.
 			l.ip(t, l.near, "neigh", "flush", "dev", "near")
 			var lost []string
-			for _, to := range []string{"4:9001", "4:9002", "6:9001", "6:9002"} {
-				switch got := l.send(t, to); got {
+			for i, got := range l.send(t) {
+				switch got {
 				case 0:
-					lost = append(lost, to)
+					lost = append(lost, listeners[i])
 				case burst:
 				default:
-					t.Errorf("%s: %d of %d packets arrived", to, got, burst)
+					t.Errorf("%s: %d of %d packets arrived", listeners[i], got, burst)
 				}
 			}
 			if got := strings.Join(lost, " "); got != c.lost {
@@ -61,6 +61,9 @@ func TestPlanCanBeTyped(t *testing.T) {
 		})
 	}
 }
+
+// listeners are in far: the family and the port.
+var listeners = []string{"4:9001", "4:9002", "6:9001", "6:9002"}
 
 // burst is how many packets are sent to each port.
 const burst = 10
@@ -90,31 +93,30 @@ func newLink(t *testing.T) *link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range []string{"4", "6"} {
-		for _, port := range []int{9001, 9002} {
-			l.listen(t, family, port)
-		}
+	for _, at := range listeners {
+		l.listen(t, at)
 	}
 	return l
 }
 
-func (l *link) listen(t *testing.T, family string, port int) {
+func (l *link) listen(t *testing.T, at string) {
 	t.Helper()
-	var conn *net.UDPConn
+	family, port, _ := strings.Cut(at, ":")
+	var conn net.PacketConn
 	err := namespaces.Do(t.Context(), l.far, func() (err error) {
-		conn, err = net.ListenUDP("udp"+family, &net.UDPAddr{Port: port})
+		conn, err = net.ListenPacket("udp"+family, ":"+port)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &atomic.Int64{}
-	l.arrived[fmt.Sprintf("%s:%d", family, port)] = n
+	l.arrived[at] = n
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for b := make([]byte, 16); ; n.Add(1) {
-			if _, _, err := conn.ReadFromUDP(b); err != nil {
+			if _, _, err := conn.ReadFrom(b); err != nil {
 				return
 			}
 		}
@@ -122,38 +124,56 @@ func (l *link) listen(t *testing.T, family string, port int) {
 	t.Cleanup(func() { conn.Close(); <-done })
 }
 
-// send sends a burst to a listener and returns how many packets arrived.
-func (l *link) send(t *testing.T, to string) int {
+// send sends a burst to each of the listeners and returns how many packets arrived there.
+func (l *link) send(t *testing.T) []int {
 	t.Helper()
-	family, port, _ := strings.Cut(to, ":")
-	host := farAddresses[0].Addr().String()
-	if family == "6" {
-		host = farAddresses[1].Addr().String()
-	}
-	var conn net.Conn
-	err := namespaces.Do(t.Context(), l.near, func() (err error) {
-		conn, err = net.Dial("udp"+family, net.JoinHostPort(host, port))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	before := l.arrived[to].Load()
-	for range burst {
-		if _, err := conn.Write([]byte("probe")); err != nil {
+	before := l.counts()
+	for _, to := range listeners {
+		family, port, _ := strings.Cut(to, ":")
+		host := farAddresses[0].Addr().String()
+		if family == "6" {
+			host = farAddresses[1].Addr().String()
+		}
+		var conn net.Conn
+		err := namespaces.Do(t.Context(), l.near, func() (err error) {
+			conn, err = net.Dial("udp"+family, net.JoinHostPort(host, port))
+			return err
+		})
+		if err != nil {
 			t.Fatal(err)
+		}
+		defer conn.Close()
+		for range burst {
+			if _, err := conn.Write([]byte("probe")); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	// What arrives does so at once, but for the first neighbour's answer.
 	const patience, quiet = 3 * time.Second, 500 * time.Millisecond
-	arrived := func() int { return int(l.arrived[to].Load() - before) }
-	for start := time.Now(); arrived() < burst && time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
-		if arrived() == 0 && time.Since(start) > quiet {
+	arrived := make([]int, len(listeners))
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
+		under := false // part of a burst is there, and the rest on its way
+		whole := true
+		for i, n := range l.counts() {
+			arrived[i] = n - before[i]
+			under = under || arrived[i] > 0 && arrived[i] < burst
+			whole = whole && arrived[i] == burst
+		}
+		if whole || !under && time.Since(start) > quiet {
 			break
 		}
 	}
-	return arrived()
+	return arrived
+}
+
+// counts are how many packets each listener has had.
+func (l *link) counts() []int {
+	counts := make([]int, len(listeners))
+	for i, to := range listeners {
+		counts[i] = int(l.arrived[to].Load())
+	}
+	return counts
 }
 
 // typePlan runs the commands of a dry run, and takes away what they made in the end.

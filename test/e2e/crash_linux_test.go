@@ -23,7 +23,7 @@ func TestCrash(t *testing.T) {
 		grounds <- prepare(t)
 	}
 	before := objects()
-	for _, name := range crashing() {
+	for _, name := range tried() {
 		t.Run(name, func(t *testing.T) {
 			for i, step := range steps() {
 				if why := elsewhere(step, fault.Engine(name), haveTCX()); why != "" {
@@ -43,15 +43,6 @@ func TestCrash(t *testing.T) {
 		})
 	}
 	unheld(t, before)
-}
-
-// crashing are the engines whose agents are killed: all, but in the short run of an emulated
-// machine only the one that the machine itself has not.
-func crashing() []string {
-	if slow() && !long() {
-		return engines()[:1]
-	}
-	return engines()
 }
 
 // steps are those at which agents are killed: all, or in the short run a few of them that

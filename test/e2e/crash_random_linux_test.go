@@ -44,7 +44,7 @@ func TestCrashAtRandom(t *testing.T) {
 	defer load.Wait()
 	defer cancel()
 	g.traffic(ctx, &load)
-	for k, name := range crashing() {
+	for k, name := range tried() {
 		t.Run(name, func(t *testing.T) {
 			g := g.of(t)
 			v := newVictim(t, home{program: filepath.Join(dir, "netemd")})

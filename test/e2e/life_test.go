@@ -45,7 +45,7 @@ func testLife(t *testing.T, a *agent) {
 // testKilled: the flow is whole again at once on the ebpf engine, and the next start
 // removes what is left and adopts the lab.
 func testKilled(t *testing.T, a *agent) {
-	for _, engine := range engines() {
+	for _, engine := range tried() {
 		t.Run(engine, func(t *testing.T) {
 			a.must("partition", "--target", "pg", "--engine", engine)
 			a.kill()
