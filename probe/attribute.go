@@ -2,7 +2,7 @@ package probe
 
 import (
 	"cmp"
-	"net/netip"
+	"math"
 	"slices"
 	"time"
 )
@@ -22,6 +22,11 @@ type Attribution struct {
 	// PathDelayed says that every packet of the path is delayed on purpose, so that
 	// a call without a retransmission is slow by queueing.
 	PathDelayed bool
+	// Hold is how long after its end a sample waits for the events of its connection's
+	// closing; default 500 ms. Longest is how long a call can last, and so how long an
+	// event waits for the sample that it belongs to; default MaxTimeout. Both are for an
+	// Attributor.
+	Hold, Longest time.Duration
 }
 
 const (
@@ -35,73 +40,25 @@ const (
 )
 
 // Attribute gives every sample its retransmissions, and every call above the
-// threshold, failed ones too, exactly one cause. It changes samples in place.
-//
-// An event belongs to the call whose two ends it names, the last one that started
-// before it; the kernel of either end may have sent it, and Server says which. All
-// of them are kept in Events, ordered by time, those after the call's end too.
-//
-// The cause is the one whose retransmissions ended the most waiting. An event ends
-// the wait since the call's previous event, or since the handshake's end, or since
-// the call's start, whichever is latest, so that the waits never overlap. A TLP that
-// an RTO of the same end follows ended nothing, since it was lost as well (had it
-// arrived, the next loss would begin with another TLP): the RTO ended both waits.
-// Time after the last event that its timer cannot account for (more than the
-// threshold, and than three times the longest wait) counts against them as a wait of
-// its own.
-//
-// That wait, and a slow call without an event, are explained by the socket's own
-// counts (see Sample.Info: SYN retransmissions from the connect's duration, RTO
-// from TotalRTO; a TLP cannot be told there), else as Neighbour when the
-// handshake took 0.9 s or more although both ends were watched and no SYN was
-// repeated, else as Queueing if PathDelayed says so, else Unknown.
+// threshold, failed ones too, exactly one cause. It changes samples in place, and is an
+// Attributor for those who have all samples and events at hand.
 func Attribute(samples []Sample, events []Retransmission, a Attribution) {
-	if a.Threshold == 0 {
-		a.Threshold = SlowThreshold
-	}
-	a.join(samples, events)
-	for i := range samples {
-		s := &samples[i]
-		s.Cause = ""
-		if s.Duration() > a.Threshold {
-			s.Cause = a.cause(s)
-		}
-	}
-}
-
-type flow struct{ local, remote netip.AddrPort }
-
-// join hands the events to their samples.
-func (a Attribution) join(samples []Sample, events []Retransmission) {
-	byFlow := make(map[flow][]*Sample, len(samples))
-	for i := range samples {
-		s := &samples[i]
-		s.Events = nil
-		if f := (flow{s.Local, s.Remote}); f.local.IsValid() && f.remote.IsValid() {
-			byFlow[f] = append(byFlow[f], s)
-		}
-	}
-	for _, list := range byFlow { // a port may be used again within a run
-		slices.SortFunc(list, func(x, y *Sample) int { return cmp.Compare(x.StartNS, y.StartNS) })
-	}
+	a.Hold, a.Longest = math.MaxInt64/4, math.MaxInt64/4
+	t := NewAttributor(a)
+	t.most = max(t.most, len(events))
 	for _, e := range events {
-		list, cookie := byFlow[flow{e.Local, e.Remote}], a.ClientCookie
-		if list == nil {
-			list, cookie = byFlow[flow{e.Remote, e.Local}], a.ServerCookie
-			e.Server = true
-		} else {
-			e.Server = false
-		}
-		if cookie != 0 && e.Cookie != cookie {
-			continue
-		}
-		n, _ := slices.BinarySearchFunc(list, e.TimeNS, func(s *Sample, t int64) int { return cmp.Compare(s.StartNS, t+1) })
-		if n > 0 {
-			list[n-1].Events = append(list[n-1].Events, e)
-		}
+		t.Event(e)
 	}
-	for i := range samples {
-		slices.SortFunc(samples[i].Events, func(x, y Retransmission) int { return cmp.Compare(x.TimeNS, y.TimeNS) })
+	order := make([]int, len(samples))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(samples[x].EndNS, samples[y].EndNS) })
+	for _, i := range order {
+		t.Add(samples[i])
+	}
+	for i, s := range t.Flush(math.MaxInt64) {
+		samples[order[i]] = s
 	}
 }
 

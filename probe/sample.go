@@ -44,6 +44,9 @@ const (
 	// Queueing: slow with no retransmission, on a path whose every packet is
 	// delayed.
 	Queueing Cause = "queueing"
+	// PolicyWait: the client's own policy waited for longer than the network was waited
+	// for: between attempts, or for a place.
+	PolicyWait Cause = "policy_wait"
 	// Unknown: none of the above was seen.
 	Unknown Cause = "unknown"
 )
@@ -89,8 +92,9 @@ type Sample struct {
 	Error string `json:"error,omitempty"`
 	// Info is the socket's own account, read before it was closed.
 	Info *TCPInfo `json:"tcp_info,omitempty"`
-	// Cause is set for calls above the threshold; Events are all retransmissions
-	// that the kernel reported for this connection.
+	// Cause is set for calls above the threshold; Events are the retransmissions that the
+	// kernel reported for this connection, of the call and for a moment after it. With
+	// Attempts they are there, and none here.
 	Cause  Cause            `json:"cause,omitempty"`
 	Events []Retransmission `json:"events,omitempty"`
 	// Attempts are what a client policy made of the call, in their order, each a sample
@@ -231,44 +235,10 @@ type Retransmission struct {
 	Cause Cause `json:"cause"`
 	// Server says that the far end of the call sent it.
 	Server bool `json:"server"`
+	// Shared says that it held up several calls on one connection, and that another one
+	// of them has it too and counts it.
+	Shared bool `json:"shared,omitempty"`
 	// State is the TCP state's number, CAState the congestion state's.
 	State   uint8 `json:"state"`
 	CAState uint8 `json:"ca_state"`
-}
-
-// Summary is what a run of calls amounts to.
-type Summary struct {
-	// Target and Layer say what was probed: layer direct or proxy; in a comparison
-	// none, packet, proxy or proxy+latency.
-	Target string `json:"target"`
-	Layer  string `json:"layer"`
-	// Count are all calls, OK those without an error.
-	Count int `json:"count"`
-	OK    int `json:"ok"`
-	// Errors counts the calls that failed, by class.
-	Errors map[Class]int `json:"errors"`
-	// Percentiles of the successful calls' durations; null without one.
-	P50 *float64 `json:"p50_ms"`
-	P90 *float64 `json:"p90_ms"`
-	P99 *float64 `json:"p99_ms"`
-	Max *float64 `json:"max_ms"`
-	// Causes counts the calls, failed ones too, above ThresholdMS by their cause.
-	Causes map[Cause]int `json:"causes"`
-	// ThresholdMS is the duration above which a call is slow.
-	ThresholdMS float64 `json:"slow_threshold_ms"`
-	// Explained is the share of slow calls whose cause is not unknown; null
-	// without a slow call.
-	Explained *float64 `json:"explained_percent"`
-	// Retransmissions counts the kernel's events during these calls, by cause; those
-	// of a connection's closing after its call are not among them.
-	Retransmissions map[Cause]int `json:"retransmissions"`
-	// Evidence says where the causes come from: "tp_btf, both ends" or
-	// "TCP_INFO and namespace counters (TLP unknown)".
-	Evidence string `json:"evidence"`
-}
-
-// Result is a run: its summary and every sample of it.
-type Result struct {
-	Summary Summary  `json:"summary"`
-	Samples []Sample `json:"samples"`
 }

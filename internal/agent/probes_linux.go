@@ -75,7 +75,7 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report
 		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace,
 		Order:       prober.Order{Request: r, Address: address, User: login.User, Password: login.Password, Database: login.Database},
 		PathDelayed: a.pathDelayed(ctx, r, t),
-		Report:      report,
+		Report:      func(p probe.Progress) { report(p.Done, p.Count) },
 	})
 }
 

@@ -147,6 +147,15 @@ func (c *Collector) Drain() ([]probe.Retransmission, error) {
 	return events, nil
 }
 
+// Lost counts the records that have found the ring full.
+func (c *Collector) Lost() (uint64, error) {
+	var lost uint64
+	if err := c.lost.Lookup(uint32(0), &lost); err != nil {
+		return 0, fmt.Errorf("map of lost records: %w", err)
+	}
+	return lost, nil
+}
+
 // Stop ends the collection and returns what was retransmitted since Start or the last
 // Drain, and how many records of the whole collection found the ring full. What was
 // collected is returned with an error too. A second Stop is not allowed.
@@ -158,9 +167,8 @@ func (c *Collector) Stop() (events []probe.Retransmission, lost uint64, err erro
 	c.stopping.Store(true)
 	events, e := c.Drain()
 	err = errors.Join(err, e)
-	if e := c.lost.Lookup(uint32(0), &lost); e != nil {
-		err = errors.Join(err, fmt.Errorf("map of lost records: %w", e))
-	}
+	lost, e = c.Lost()
+	err = errors.Join(err, e)
 	err = errors.Join(err, c.close())
 	c.done.Wait() // a reader that could not be woken ends with the ring
 	return events, lost, errors.Join(err, c.err)

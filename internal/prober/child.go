@@ -1,7 +1,6 @@
 package prober
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,18 +8,22 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"netemd/internal/child"
 	"netemd/probe"
+	"netemd/probe/load"
 )
 
 func init() { child.Register(childName, func([]string) int { return serve(os.Stdin, os.Stdout) }) }
 
-// queued is how many samples may wait to be written, so that a busy parent does
-// not hold up the next call.
-const queued = 4096
+// lastCalls is how long calls that were cut off may take to end; the contract of
+// probe.Caller is 200 ms.
+const lastCalls = time.Second
 
 var (
 	errStopped = errors.New("the probe was told to stop")
@@ -52,55 +55,62 @@ func serve(in io.Reader, out io.Writer) int {
 		<-signals
 		stop(errSignal)
 	}()
+	tune(o.Request)
 
-	lines := make(chan message, queued)
-	written := make(chan error, 1)
-	go func() { written <- write(out, lines) }()
-	caller, err := o.caller()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	defer closeCaller(caller)
-	_, err = probe.Run(ctx, caller, o.Request, func(done, count int, s probe.Sample) {
-		lines <- message{Done: done, Count: count, Sample: &s}
-	})
-	end := message{End: true}
-	if err != nil {
-		end.Error = err.Error()
-	}
-	lines <- end
-	close(lines)
+	samples, last, written := make(chan probe.Sample, queued), make(chan end, 1), make(chan error, 1)
+	go func() { written <- write(out, samples, last) }()
+	last <- o.run(ctx, func(s probe.Sample) { samples <- s })
 	if err := <-written; err != nil {
 		return 1 // nobody is left to tell
 	}
 	return 0
 }
 
-// closeCaller lets a caller that keeps connections part from its servers.
-func closeCaller(c probe.Caller) {
-	if k, ok := c.(io.Closer); ok {
-		_ = k.Close() // the samples are taken: how the goodbye went changes nothing
+// tune makes the process one that measures: it collects garbage seldom, and has more
+// running threads than the machine has processors when it keeps a schedule, so that the
+// thread of the schedule need not wait for a goroutine to give its place away.
+func tune(r probe.Request) {
+	debug.SetGCPercent(400)
+	if r.Open != nil {
+		runtime.GOMAXPROCS(runtime.NumCPU() + 2)
 	}
 }
 
-// write encodes messages and flushes whenever none is waiting. After an error it
-// goes on taking them, so that nobody blocks.
-func write(out io.Writer, lines <-chan message) error {
-	w := bufio.NewWriter(out)
-	enc := json.NewEncoder(w)
-	var first error
-	for m := range lines {
-		if first != nil {
-			continue
+// run makes the calls. It returns without those that do not end when they have to.
+func (o Order) run(ctx context.Context, each func(probe.Sample)) end {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stuck := make(chan error, 1)
+	c, err := o.caller(func(err error) {
+		select {
+		case stuck <- err:
+		default: // one is enough
 		}
-		first = enc.Encode(m)
-		if first == nil && len(lines) == 0 {
-			first = w.Flush()
+	})
+	if err != nil {
+		return end{Error: err.Error(), Unsupported: errors.Is(err, errors.ErrUnsupported)}
+	}
+	done := make(chan end, 1)
+	go func() {
+		l, err := load.Run(ctx, c, o.Request, load.Options{OwnBudget: true}, each)
+		c.close()
+		e := end{Load: l, UDP: c.packets()}
+		if err != nil {
+			e.Error = err.Error()
 		}
+		done <- e
+	}()
+	select {
+	case e := <-done:
+		return e
+	case err := <-stuck:
+		return end{Error: err.Error()}
+	case <-ctx.Done():
 	}
-	if first != nil {
-		return first
+	select {
+	case e := <-done:
+		return e
+	case <-time.After(lastCalls):
+		return end{Error: fmt.Sprintf("%v; calls had not ended %v later", context.Cause(ctx), lastCalls)}
 	}
-	return w.Flush()
 }

@@ -3,6 +3,7 @@ package prober
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"netemd/probe"
 )
@@ -16,16 +17,50 @@ type maker func(Order) (probe.Caller, error)
 // enters it in its init function.
 var kinds = map[string]maker{}
 
-// caller makes what the order asks for, its policy around it.
-func (o Order) caller() (probe.Caller, error) {
-	kind := o.Request.WithDefaults().Kind
-	m, ok := kinds[kind]
+// datagrams is a caller that keeps account of packets beside the calls.
+type datagrams interface{ Datagrams() probe.Datagrams }
+
+// made is what an order asks for.
+type made struct {
+	probe.Caller              // the kind's, its budget and its policy around it
+	inner        probe.Caller // the kind's own
+}
+
+// caller makes what the order asks for. stuck is told of a call that will not end.
+func (o Order) caller(stuck func(error)) (*made, error) {
+	r := o.Request.WithDefaults()
+	m, ok := kinds[r.Kind]
 	if !ok {
-		return nil, fmt.Errorf("probe: kind %s: %w", kind, errors.ErrUnsupported)
+		return nil, fmt.Errorf("probe: kind %s: %w", r.Kind, errors.ErrUnsupported)
 	}
 	c, err := m(o)
 	if err != nil {
 		return nil, err
 	}
-	return o.underPolicy(c)
+	patience := o.Patience
+	if patience == 0 {
+		patience = silence
+	}
+	outer, err := o.underPolicy(&budgeted{Caller: c, timeout: r.Timeout, patience: patience, stuck: stuck})
+	if err != nil {
+		return nil, err
+	}
+	return &made{Caller: outer, inner: c}, nil
+}
+
+// close lets a caller that keeps connections part from its servers.
+func (m *made) close() {
+	if k, ok := m.inner.(io.Closer); ok {
+		_ = k.Close() // the samples are taken: how the goodbye went changes nothing
+	}
+}
+
+// packets is the caller's account of them, after its last call; nil without one.
+func (m *made) packets() *probe.Datagrams {
+	d, ok := m.inner.(datagrams)
+	if !ok {
+		return nil
+	}
+	all := d.Datagrams()
+	return &all
 }

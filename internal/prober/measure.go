@@ -8,6 +8,7 @@ import (
 	"netemd/internal/evidence"
 	"netemd/namespaces"
 	"netemd/probe"
+	"netemd/probe/load"
 )
 
 // Config says what to measure, and where its two ends are.
@@ -22,8 +23,15 @@ type Config struct {
 	// PathDelayed says that a fault delays every packet of the path, so that a slow
 	// call without a retransmission is slow by queueing.
 	PathDelayed bool
-	// Report, when set, is told after every call how many of how many are done.
-	Report func(done, count int)
+	// Report, when set, is told a few times a second how far the run is, and at its end.
+	Report func(probe.Progress)
+	// Sink, when set, gets every sample once it is final: with its cause, at most a second
+	// after its call's end. While it blocks, the samples wait, and at last the calls do. The
+	// slice is its own.
+	Sink func([]probe.Sample)
+	// Keep is the most samples that the result has; where there are more, it has none. 0:
+	// probe.DefaultKeep, -1: none.
+	Keep int
 
 	// start is evidence.Start, or a test's refusal.
 	start func(evidence.Config) (*evidence.Collector, error)
@@ -32,20 +40,31 @@ type Config struct {
 // Measure runs a probe and explains its slow calls from what the kernels of both
 // ends retransmitted meanwhile. Where that cannot be traced, the summary's Evidence
 // says so and why, and the causes come from the client's sockets, the numbers of
-// retransmissions from the namespaces' counters.
+// retransmissions from the namespaces' counters. Its memory does not grow with the
+// number of calls, but for the samples that are kept.
 //
 // The calls' own failures are results, not errors. With an error the result has
 // what was measured until then. It needs root, or CAP_SYS_ADMIN, CAP_BPF and
 // CAP_PERFMON. Several may run at a time.
 func Measure(ctx context.Context, c Config) (probe.Result, error) {
+	if err := c.Order.validate(); err != nil {
+		return probe.Result{}, err
+	}
 	c.Order.Request = c.Order.Request.WithDefaults()
+	if c.Order.Request.Seed == 0 {
+		c.Order.Request.Seed = load.DrawSeed()
+	}
 	if c.Layer == "" {
 		c.Layer = c.Order.Request.Layer
 	}
 	var (
-		a   = probe.Attribution{PathDelayed: c.PathDelayed}
+		r   = c.Order.Request
+		a   = probe.Attribution{PathDelayed: c.PathDelayed, Threshold: r.Threshold}
 		err error
 	)
+	if c.Order.Policy == nil { // else a call lasts as long as the policy lets it
+		a.Longest = r.Timeout + lastCalls
+	}
 	if a.ClientCookie, err = cookie(c.ClientNamespace); err != nil {
 		return probe.Result{}, fmt.Errorf("probe: %w", err)
 	}
@@ -67,39 +86,31 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 		return probe.Result{}, err
 	}
 
-	samples, runErr := Run(ctx, c.ClientNamespace, c.Order, c.Report)
-
-	var (
-		events []probe.Retransmission
-		source = probe.EvidenceTraced
-		lost   uint64
-	)
+	f := newFlow(c, a)
 	if a.Traced {
-		// an event was in the ring before the call that it delayed could end, and Stop
-		// empties the ring: there are none to wait for
-		if events, lost, err = collector.Stop(); err != nil {
-			runErr = errors.Join(runErr, err)
-		}
-		if lost > 0 {
-			a.Traced = false
-			source = fmt.Sprintf("%s, without %d events that were lost", source, lost)
-		}
-	} else {
+		f.collector = collector
+	}
+	f.start()
+	ended, runErr := run(ctx, c.ClientNamespace, childName, c.Order, mute, f.take)
+	lost, err := f.stop()
+	runErr = errors.Join(runErr, err)
+
+	source := probe.EvidenceTraced
+	switch {
+	case refused != nil:
 		source = fmt.Sprintf("%s: %v", probe.EvidenceCounters, refused)
+	case lost > 0:
+		source = fmt.Sprintf("%s, without %d events that were lost", source, lost)
 	}
-	probe.Attribute(samples, events, a)
-	r := probe.Result{
-		Summary: probe.Summarize(c.Order.Request.Target, c.Layer, samples, source),
-		Samples: samples,
-	}
+	result := f.result(source, ended)
 	if refused != nil {
 		after, err := c.counters(context.WithoutCancel(ctx))
 		if err != nil {
-			return r, errors.Join(runErr, err)
+			return result, errors.Join(runErr, err)
 		}
-		r.Summary.Retransmissions = after.Since(before).Causes()
+		result.Summary.Retransmissions = after.Since(before).Causes()
 	}
-	return r, runErr
+	return result, runErr
 }
 
 // counters are both ends' counters in one.

@@ -150,7 +150,7 @@ func (l lab) postgres(t *testing.T) Order {
 	o := Order{Address: netip.AddrPortFrom(serverAddr.Addr(), 5432), User: "prober", Password: password, Database: "postgres"}
 	for until := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		o.Request = probe.Request{Count: 1}
-		s, err := Run(t.Context(), l.client, o, nil)
+		s, _, err := runAll(t.Context(), l.client, o, nil)
 		if err == nil && s[0].Class == probe.OK {
 			return o
 		}

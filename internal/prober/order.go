@@ -4,10 +4,11 @@
 package prober
 
 import (
-	"encoding/json"
 	"net/netip"
+	"time"
 
 	"netemd/probe"
+	"netemd/probe/policy"
 )
 
 // childName is what the child is registered as.
@@ -21,17 +22,10 @@ type Order struct {
 	// User, Password and Database log in. They reach the child by its standard input
 	// only, so that no process list shows them.
 	User, Password, Database string
-	// Policy is the client policy around the calls, as the JSON of its plain types; empty:
-	// none.
-	Policy json.RawMessage `json:",omitempty"`
-}
+	// Policy is the client policy around the calls; nil: none.
+	Policy *policy.Policy `json:",omitempty"`
 
-// message is one line of a child's standard output: a sample, or the end.
-type message struct {
-	Done   int           `json:"done"`
-	Count  int           `json:"count"`
-	Sample *probe.Sample `json:"sample,omitempty"`
-	// End is the last message. Error is why there are fewer samples than ordered.
-	End   bool   `json:"end,omitempty"`
-	Error string `json:"error,omitempty"`
+	// Patience is how long beyond its budget a call may last before the child gives up;
+	// 0: the default. It is for tests.
+	Patience time.Duration `json:",omitempty"`
 }

@@ -1,7 +1,9 @@
 package prober
 
 import (
+	"bytes"
 	"context"
+	"encoding/gob"
 	"errors"
 	"net"
 	"net/netip"
@@ -10,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"netemd/internal/child"
 	"netemd/probe"
+	"netemd/probe/policy"
 )
 
 func TestMain(m *testing.M) {
@@ -19,6 +24,24 @@ func TestMain(m *testing.M) {
 	child.Register("mute", func([]string) int { time.Sleep(time.Minute); return 0 })
 	child.Run()
 	os.Exit(m.Run())
+}
+
+// runAll runs an order and collects its samples in the order of their numbers. each may
+// be nil.
+func runAll(ctx context.Context, namespace string, o Order, each func(done int)) ([]probe.Sample, end, error) {
+	return runNamed(ctx, namespace, childName, o, mute, each)
+}
+
+func runNamed(ctx context.Context, namespace, name string, o Order, mute time.Duration, each func(done int)) ([]probe.Sample, end, error) {
+	var samples []probe.Sample
+	e, err := run(ctx, namespace, name, o, mute, func(s []probe.Sample) {
+		samples = append(samples, s...)
+		if each != nil {
+			each(len(samples))
+		}
+	})
+	probe.BySeq(samples)
+	return samples, e, err
 }
 
 func listen(t *testing.T) (*net.TCPListener, netip.AddrPort) {
@@ -35,22 +58,13 @@ func TestRun(t *testing.T) {
 	l, addr := listen(t)
 	_ = l.Close()
 	o := Order{Request: probe.Request{Count: 50, Concurrency: 5, Pace: probe.NoPace}, Address: addr, User: "u", Password: "not in a list of processes"}
-	var reports []int
-	samples, err := Run(t.Context(), "", o, func(done, count int) {
-		if count != 50 {
-			t.Errorf("report of %d calls, want 50", count)
-		}
-		reports = append(reports, done)
-	})
-	if err != nil || len(samples) != 50 || len(reports) != 50 {
-		t.Fatalf("%d samples, %d reports, %v; want 50 of each", len(samples), len(reports), err)
+	samples, e, err := runAll(t.Context(), "", o, nil)
+	if err != nil || len(samples) != 50 || e.Load.Started != 50 || e.Load.Loop != "closed" {
+		t.Fatalf("%d samples, %+v, %v; want 50", len(samples), e, err)
 	}
 	for i, s := range samples {
 		if s.Seq != i || s.Class != probe.Refused || s.Remote != addr || s.EndNS <= s.StartNS {
 			t.Errorf("sample %d is %+v, want a refusal", i, s)
-		}
-		if reports[i] != i+1 {
-			t.Errorf("report %d says %d", i, reports[i])
 		}
 	}
 }
@@ -62,8 +76,8 @@ func TestRunStops(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	o := Order{Request: probe.Request{Count: 1000, Concurrency: 2, Pace: probe.NoPace, Timeout: 100 * time.Millisecond}, Address: addr}
 	var at time.Time
-	samples, err := Run(ctx, "", o, func(done, _ int) {
-		if done == 6 {
+	samples, _, err := runAll(ctx, "", o, func(done int) {
+		if done >= 6 && at.IsZero() {
 			at = time.Now()
 			stop(gone)
 		}
@@ -83,45 +97,89 @@ func TestRunStops(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	if _, err := Run(t.Context(), "", Order{Request: probe.Request{Count: -1}}, nil); !errors.Is(err, probe.ErrRequest) {
+	if _, _, err := runAll(t.Context(), "", Order{Request: probe.Request{Count: -1}}, nil); !errors.Is(err, probe.ErrRequest) {
 		t.Errorf("error %v, want a refused request", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := Run(ctx, "", Order{}, nil); !errors.Is(err, context.Canceled) {
+	bad := &policy.Policy{Retry: &policy.Retry{MaxAttempts: -1}}
+	if _, _, err := runAll(t.Context(), "", Order{Policy: bad}, nil); !errors.Is(err, probe.ErrRequest) {
+		t.Errorf("error %v, want a refused policy", err)
+	}
+	if _, _, err := runAll(ctx, "", Order{}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want the context's", err)
 	}
 }
 
-func TestCollect(t *testing.T) {
+// TestRead: what a child wrote is understood to its last message, and what ends early is
+// told from what has ended.
+func TestRead(t *testing.T) {
+	one := message{Samples: []probe.Sample{{Seq: 0, Class: probe.OK, Remote: netip.MustParseAddrPort("10.0.0.1:80"), Attempts: []probe.Sample{{Seq: 1}}}}}
+	all := []message{one, {}, {End: &end{Error: "told to stop", Load: probe.Load{Started: 2}}}}
+	encode := func(messages ...message) []byte {
+		var b bytes.Buffer
+		enc := gob.NewEncoder(&b)
+		for _, m := range messages {
+			if err := enc.Encode(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.Bytes()
+	}
+	whole := encode(all...)
 	tests := []struct {
-		name, out string
-		samples   int
-		ended     bool
-		err       string
+		name    string
+		out     []byte
+		samples int
+		ended   bool
+		err     string
 	}{
-		{"all", `{"done":1,"count":1,"sample":{"seq":0}}` + "\n" + `{"end":true}`, 1, true, ""},
-		{"stopped", `{"done":1,"count":2,"sample":{"seq":0}}` + "\n" + `{"end":true,"error":"told to stop"}`, 1, true, "told to stop"},
-		{"died", `{"done":1,"count":2,"sample":{"seq":0}}` + "\n", 1, false, "its output ended early"},
-		{"died while it wrote", `{"done":1,"count":2,"sample":{"seq":0}}` + "\n" + `{"done":2,`, 1, false, "unexpected EOF"},
-		{"nonsense", "panic: on purpose\n", 0, false, "invalid character"},
+		{"all", whole, 1, true, ""},
+		{"died", encode(all[:2]...), 1, false, "its output ended early"},
+		{"died while it wrote", whole[:len(whole)-3], 1, false, "unexpected EOF"},
+		{"nonsense", []byte("panic: on purpose\n"), 0, false, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			samples, ended, err := collect(strings.NewReader(test.out), func(int, int) {})
-			if len(samples) != test.samples || ended != test.ended || (err == nil) != (test.err == "") {
-				t.Fatalf("%d samples, ended %t, error %v", len(samples), ended, err)
+			var samples []probe.Sample
+			ended, err := read(bytes.NewReader(test.out), func(s []probe.Sample) { samples = append(samples, s...) })
+			if len(samples) != test.samples || (ended != nil) != test.ended || (err == nil) != test.ended {
+				t.Fatalf("%d samples, ended %+v, error %v", len(samples), ended, err)
 			}
 			if err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("error %q, want %q", err, test.err)
+			}
+			if len(samples) > 0 {
+				if d := cmp.Diff(one.Samples, samples, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
+					t.Errorf("samples (-written +read):\n%s", d)
+				}
 			}
 		})
 	}
 }
 
+// hangs is a caller that breaks its contract.
+type hangs struct{ until chan struct{} }
+
+func (h hangs) Call(context.Context, int) probe.Sample { <-h.until; return probe.Sample{} }
+
+// TestStuck: a call that does not end when its budget does ends the run.
+func TestStuck(t *testing.T) {
+	h := hangs{make(chan struct{})}
+	defer close(h.until)
+	o := Order{Request: probe.Request{Kind: probe.KindTCP, Count: 1, Timeout: time.Millisecond}, Patience: 20 * time.Millisecond}
+	kept := kinds[probe.KindTCP]
+	kinds[probe.KindTCP] = func(Order) (probe.Caller, error) { return h, nil }
+	defer func() { kinds[probe.KindTCP] = kept }()
+	e := o.run(t.Context(), func(probe.Sample) {})
+	if !strings.Contains(e.Error, "call 0 has not ended 20ms after its budget") {
+		t.Errorf("end %+v, want the call that is stuck", e)
+	}
+}
+
 // TestCrash: what a child says as it dies reaches the caller.
 func TestCrash(t *testing.T) {
-	samples, err := run(t.Context(), "", "crash", Order{}, silence, nil)
+	samples, _, err := runNamed(t.Context(), "", "crash", Order{}, mute, nil)
 	if len(samples) != 0 || err == nil || !strings.Contains(err.Error(), "panic: on purpose") {
 		t.Errorf("%d samples, error %v; want the child's panic", len(samples), err)
 	}
@@ -131,7 +189,7 @@ func TestCrash(t *testing.T) {
 func TestRunOfAMuteChild(t *testing.T) {
 	began := time.Now()
 	o := Order{Request: probe.Request{Count: 1, Timeout: 10 * time.Millisecond}}
-	_, err := run(t.Context(), "", "mute", o, 100*time.Millisecond, nil)
+	_, _, err := runNamed(t.Context(), "", "mute", o, 100*time.Millisecond, nil)
 	if err == nil || !strings.Contains(err.Error(), "said nothing for") {
 		t.Errorf("error %v, want one that says it was silent", err)
 	}

@@ -1,0 +1,172 @@
+package prober
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"netemd/internal/evidence"
+	"netemd/probe"
+)
+
+const (
+	// drain is the time between two looks at the kernel's evidence.
+	drain = 250 * time.Millisecond
+	// reports is the least time between two reports of how far a run is.
+	reports = 100 * time.Millisecond
+)
+
+// flow takes samples from the child and events from the kernel while a run goes on,
+// makes samples final and gives them away.
+type flow struct {
+	config    Config
+	collector *evidence.Collector // nil: nothing can be traced
+	began     time.Time
+	done      chan struct{}
+	ticks     sync.WaitGroup
+
+	mu       sync.Mutex
+	attr     *probe.Attributor
+	recorder *probe.Recorder
+	kept     []probe.Sample
+	keep     int // how many may be kept; -1: none any more
+	progress probe.Progress
+	reported time.Time
+	lost     uint64
+	err      error
+}
+
+func newFlow(c Config, a probe.Attribution) *flow {
+	f := &flow{
+		config: c, began: time.Now(), done: make(chan struct{}), keep: c.Keep,
+		attr:     probe.NewAttributor(a),
+		recorder: probe.NewRecorder(c.Order.Request.Target, c.Layer, a.Threshold),
+		progress: probe.Progress{Count: c.Order.Request.Count},
+	}
+	if f.keep == 0 {
+		f.keep = probe.DefaultKeep
+	}
+	return f
+}
+
+// start begins to look at the evidence.
+func (f *flow) start() {
+	f.ticks.Go(func() {
+		t := time.NewTicker(drain)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				f.tick()
+			case <-f.done:
+				return
+			}
+		}
+	})
+}
+
+// take takes samples as their calls have ended; none when the child only says that it
+// lives.
+func (f *flow) take(samples []probe.Sample) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range samples {
+		f.attr.Add(s)
+		if s.Warmup {
+			continue
+		}
+		f.progress.Done++
+		if s.Class != probe.OK {
+			f.progress.Failed++
+		}
+	}
+	if now := time.Now(); now.Sub(f.reported) >= reports {
+		f.report(now)
+	}
+}
+
+func (f *flow) report(now time.Time) {
+	f.reported = now
+	f.progress.Elapsed = now.Sub(f.began)
+	if f.config.Report != nil {
+		f.config.Report(f.progress)
+	}
+}
+
+// tick makes final what ended long enough ago. The time is taken before the evidence, so
+// that what a sample of that time needs is there.
+func (f *flow) tick() {
+	now := probe.Now()
+	var events []probe.Retransmission
+	var lost uint64
+	var err error
+	if f.collector != nil {
+		events, err = f.collector.Drain()
+		var e error
+		lost, e = f.collector.Lost()
+		err = errors.Join(err, e)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+	f.settle(events, lost, now)
+	f.progress.P50, f.progress.P99 = f.recorder.Latency()
+}
+
+// settle makes samples final, and gives them away.
+func (f *flow) settle(events []probe.Retransmission, lost uint64, now int64) {
+	if f.lost = lost; lost > 0 {
+		f.attr.NotTraced()
+	}
+	for _, e := range events {
+		f.attr.Event(e)
+	}
+	final := f.attr.Flush(now)
+	for _, s := range final {
+		f.recorder.Add(s)
+	}
+	switch {
+	case f.keep < 0:
+	case len(f.kept)+len(final) > f.keep:
+		f.kept, f.keep = nil, -1
+	default:
+		f.kept = append(f.kept, final...)
+	}
+	if f.config.Sink != nil && len(final) > 0 {
+		f.config.Sink(final)
+	}
+}
+
+// stop ends the looks and makes everything final. An event was in the ring before the
+// call that it delayed could end, and a collector's stop empties the ring: there is none
+// to wait for.
+func (f *flow) stop() (lost uint64, err error) {
+	close(f.done)
+	f.ticks.Wait()
+	var events []probe.Retransmission
+	if f.collector != nil {
+		events, lost, err = f.collector.Stop()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settle(events, lost, math.MaxInt64)
+	f.progress.P50, f.progress.P99 = f.recorder.Latency()
+	f.report(time.Now())
+	return lost + uint64(f.attr.Dropped()), errors.Join(f.err, err)
+}
+
+// result is what there is at the end.
+func (f *flow) result(source string, e end) probe.Result {
+	s := f.recorder.Summary(source)
+	f.recorder.Finish(&s, e.Load)
+	s.UDP = e.UDP
+	samples := f.kept
+	if samples == nil {
+		samples = []probe.Sample{}
+	}
+	probe.BySeq(samples)
+	return probe.Result{Summary: s, Samples: samples}
+}

@@ -1,0 +1,288 @@
+package probe
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+const (
+	defaultHold = 500 * time.Millisecond
+	// heldEvents bounds the events that wait for their samples: 20 MB at most.
+	heldEvents = 100_000
+)
+
+// Attributor gives samples their retransmissions and causes while a run goes on. Its
+// memory depends on the rates of calls and events, not on how long the run lasts. Make
+// one with NewAttributor; it is not safe for concurrent use.
+//
+// An event belongs to the call whose two ends it names and in whose time it was; the
+// kernel of either end may have sent it, and Server says which. Where several calls of
+// one connection were under way, it held up all of them: each has it, and all but the
+// first one that ended have it marked as Shared. Those of a moment after the call (its
+// connection's closing) are kept too, up to the next call on that connection.
+//
+// The cause is the one whose retransmissions ended the most waiting. An event ends
+// the wait since the call's previous event, or since the handshake's end, or since
+// the call's start, whichever is latest, so that the waits never overlap. A TLP that
+// an RTO of the same end follows ended nothing, since it was lost as well (had it
+// arrived, the next loss would begin with another TLP): the RTO ended both waits.
+// Time after the last event that its timer cannot account for (more than the
+// threshold, and than three times the longest wait) counts against them as a wait of
+// its own.
+//
+// That wait, and a slow call without an event, are explained by the socket's own
+// counts (see Sample.Info: SYN retransmissions from the connect's duration, RTO
+// from TotalRTO; a TLP cannot be told there), else as Neighbour when the
+// handshake took 0.9 s or more although both ends were watched and no SYN was
+// repeated, else as Queueing if PathDelayed says so, else Unknown.
+//
+// Each attempt of a policy is explained by its own connection. Of a slow call with
+// attempts, the cause is that of the attempt that lasted longest, which may be below the
+// threshold itself; or PolicyWait, when the time in which no attempt was under way is
+// longer than that one: a wait between two attempts is the client's decision, and no
+// network's, even where the network was the reason for it. What the network did to the
+// attempts is said at them.
+type Attributor struct {
+	a Attribution
+	// flows have the events and the calls of each connection.
+	flows map[flow]*evidence
+	// waiting are the events in the order of their arrival.
+	waiting []arrival
+	most    int
+	dropped int
+	// held are samples in the order of their arrival.
+	held []Sample
+}
+
+// flow is a connection, the same whichever end names it.
+type flow struct{ low, high netip.AddrPort }
+
+func flowOf(a, b netip.AddrPort) flow {
+	if a.Compare(b) > 0 {
+		a, b = b, a
+	}
+	return flow{a, b}
+}
+
+// evidence is what is known of one connection.
+type evidence struct {
+	events []event
+	starts []int64 // of its samples that are held
+}
+
+type event struct {
+	Retransmission
+	// taken says that it is in a sample already, within the call's time.
+	taken bool
+}
+
+type arrival struct {
+	timeNS int64
+	flow   flow
+}
+
+// NewAttributor returns an empty one.
+func NewAttributor(a Attribution) *Attributor {
+	def(&a.Threshold, SlowThreshold)
+	def(&a.Hold, defaultHold)
+	def(&a.Longest, MaxTimeout)
+	return &Attributor{a: a, flows: map[flow]*evidence{}, most: heldEvents}
+}
+
+// NotTraced says that from now on no event no longer means no retransmission: some
+// were lost.
+func (t *Attributor) NotTraced() { t.a.Traced = false }
+
+// Dropped counts the events that were forgotten because too many waited for samples.
+func (t *Attributor) Dropped() int { return t.dropped }
+
+// Event takes an event, in any order. It is to come before the Flush that makes its call
+// final.
+func (t *Attributor) Event(e Retransmission) {
+	if !t.watched(e.Cookie) {
+		return
+	}
+	if len(t.waiting) >= t.most {
+		t.forget(t.waiting[0])
+		t.waiting = t.waiting[1:]
+		t.dropped++
+	}
+	f := flowOf(e.Local, e.Remote)
+	t.waiting = append(t.waiting, arrival{e.TimeNS, f})
+	x := t.of(f)
+	x.events = append(x.events, event{Retransmission: e})
+}
+
+func (t *Attributor) watched(cookie uint64) bool {
+	return t.a.ClientCookie == 0 || t.a.ServerCookie == 0 || cookie == t.a.ClientCookie || cookie == t.a.ServerCookie
+}
+
+func (t *Attributor) of(f flow) *evidence {
+	if t.flows[f] == nil {
+		t.flows[f] = &evidence{}
+	}
+	return t.flows[f]
+}
+
+// Add takes a sample whose call has ended.
+func (t *Attributor) Add(s Sample) {
+	each(&s, func(part *Sample) {
+		part.Events, part.Cause = nil, ""
+		if connected(part) {
+			x := t.of(flowOf(part.Local, part.Remote))
+			x.starts = append(x.starts, part.StartNS)
+		}
+	})
+	t.held = append(t.held, s)
+}
+
+// each is called with what has a connection of its own: the call, or its attempts.
+func each(s *Sample, f func(*Sample)) {
+	if len(s.Attempts) == 0 {
+		f(s)
+		return
+	}
+	s.Events, s.Cause = nil, ""
+	for i := range s.Attempts {
+		f(&s.Attempts[i])
+	}
+}
+
+func connected(s *Sample) bool { return s.Local.IsValid() && s.Remote.IsValid() }
+
+// Flush returns the samples that are final at a time on the clock of samples, in the
+// order in which they were added: those that ended Hold ago. Every event until then has
+// to be in. math.MaxInt64 is the end of the run.
+func (t *Attributor) Flush(now int64) []Sample {
+	horizon := int64(math.MaxInt64)
+	if now != math.MaxInt64 {
+		horizon = now - int64(t.a.Hold)
+	}
+	var final, held []Sample
+	for i := range t.held {
+		if s := &t.held[i]; s.EndNS > horizon {
+			held = append(held, *s)
+		} else {
+			t.finish(s)
+			final = append(final, *s)
+		}
+	}
+	t.held = held
+	old := horizon
+	if now != math.MaxInt64 {
+		// a call that has just ended may have had it at its very beginning
+		old = horizon - int64(t.a.Longest) - int64(time.Second)
+	}
+	n := 0
+	for n < len(t.waiting) && t.waiting[n].timeNS < old {
+		t.forget(t.waiting[n])
+		n++
+	}
+	if n > 0 {
+		t.waiting = slices.Clone(t.waiting[n:]) // the array would keep growing at its end
+	}
+	return final
+}
+
+// forget drops a connection's event.
+func (t *Attributor) forget(a arrival) {
+	x := t.flows[a.flow]
+	if x == nil {
+		return
+	}
+	if i := slices.IndexFunc(x.events, func(e event) bool { return e.TimeNS == a.timeNS }); i >= 0 {
+		x.events = slices.Delete(x.events, i, i+1)
+	}
+	t.clean(a.flow, x)
+}
+
+func (t *Attributor) clean(f flow, x *evidence) {
+	if len(x.events) == 0 && len(x.starts) == 0 {
+		delete(t.flows, f)
+	}
+}
+
+// finish makes a sample final.
+func (t *Attributor) finish(s *Sample) {
+	each(s, t.take)
+	limit := t.a.Threshold
+	each(s, func(part *Sample) {
+		if part.Duration() > limit {
+			part.Cause = t.a.cause(part)
+		}
+	})
+	if s.Duration() <= limit {
+		return
+	}
+	if len(s.Attempts) == 0 {
+		if len(s.Policy) > 0 { // nothing was asked, or what had been asked before answered
+			s.Cause = PolicyWait
+		}
+		return
+	}
+	longest := slices.MaxFunc(s.Attempts, func(x, y Sample) int { return cmp.Compare(x.Duration(), y.Duration()) })
+	if idle(s) > longest.Duration() {
+		s.Cause = PolicyWait
+		return
+	}
+	s.Cause = t.a.cause(&longest)
+}
+
+// take gives a call or an attempt the events of its connection.
+func (t *Attributor) take(s *Sample) {
+	if !connected(s) {
+		return
+	}
+	f := flowOf(s.Local, s.Remote)
+	x := t.flows[f]
+	if x == nil {
+		return
+	}
+	next := int64(math.MaxInt64)
+	for _, at := range x.starts {
+		if at > s.StartNS {
+			next = min(next, at)
+		}
+	}
+	if i := slices.Index(x.starts, s.StartNS); i >= 0 {
+		x.starts = slices.Delete(x.starts, i, i+1)
+	}
+	for i := range x.events {
+		e := &x.events[i]
+		if e.TimeNS < s.StartNS || e.TimeNS > s.EndNS && (e.taken || e.TimeNS >= next) {
+			continue
+		}
+		mine := e.Retransmission
+		mine.Server = e.Local != s.Local
+		cookie := t.a.ClientCookie
+		if mine.Server {
+			cookie = t.a.ServerCookie
+		}
+		if cookie != 0 && e.Cookie != cookie {
+			continue
+		}
+		if e.TimeNS <= s.EndNS {
+			mine.Shared = e.taken
+			e.taken = true
+		}
+		s.Events = append(s.Events, mine)
+	}
+	slices.SortStableFunc(s.Events, func(a, b Retransmission) int { return cmp.Compare(a.TimeNS, b.TimeNS) })
+	t.clean(f, x)
+}
+
+// idle is the part of a call's time in which none of its attempts was under way.
+func idle(s *Sample) time.Duration {
+	parts := slices.Clone(s.Attempts)
+	slices.SortFunc(parts, func(a, b Sample) int { return cmp.Compare(a.StartNS, b.StartNS) })
+	var sum int64
+	until := s.StartNS
+	for _, a := range parts {
+		sum += max(0, min(a.StartNS, s.EndNS)-until)
+		until = max(until, a.EndNS)
+	}
+	return time.Duration(sum + max(0, s.EndNS-until))
+}

@@ -1,0 +1,163 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"netemd/probe"
+)
+
+// ErrBudget is the cause of a call's end when its budget is used up.
+var ErrBudget = errors.New("the call's budget is used up")
+
+// Options say how a run differs from what its request says. The zero value is a run by
+// the machine's clock whose calls have the request's Timeout each.
+type Options struct {
+	// OwnBudget leaves it to the caller to bound its calls, as a policy does that has a
+	// limit for each attempt.
+	OwnBudget bool
+	// Clock is for tests; nil: the clock of samples, with the kernel's timers.
+	Clock Clock
+}
+
+// Run makes the calls of r, and tells each, one at a time, of every sample as its call
+// ends.
+//
+// In a closed loop r.Concurrency workers start their next call when their last one has
+// ended and r.Pace has passed since the last start of any. In an open loop every call
+// starts when it is due, as a goroutine of its own; the schedule is kept by one thread
+// that the kernel wakes, a real-time one where that is allowed. A call that is due when
+// r.Open.MaxInFlight others are under way starts when one of them has ended. each is
+// called by what makes the calls: while it blocks, that goes on only up to MaxInFlight,
+// or not at all.
+//
+// After r.Duration, or the end of the stages, no call starts any more; those under way
+// have their budget to end in. When ctx ends, no call starts any more, and those under
+// way are cut off; Run returns ctx's cause. A call that ctx cut off is no measurement
+// and is left out; one that had ended, however it ended, is kept. The Load is that of
+// what was done, also with an error.
+func Run(ctx context.Context, c probe.Caller, r probe.Request, o Options, each func(probe.Sample)) (probe.Load, error) {
+	if err := r.Validate(); err != nil {
+		return probe.Load{}, err
+	}
+	r = r.WithDefaults()
+	if r.Seed == 0 {
+		r.Seed = DrawSeed()
+	}
+	l := &run{request: r, options: o, caller: c, each: each, precise: o.Clock == nil && r.Open != nil}
+	switch {
+	case o.Clock != nil:
+		l.clock = o.Clock
+	case r.Open != nil:
+		l.clock = pacer{}
+	default:
+		l.clock = timers{}
+	}
+	l.began = l.clock.Now()
+	l.lastEnd = l.began
+	var all bool
+	if r.Open != nil {
+		all = l.open(ctx)
+	} else {
+		all = l.closed(ctx)
+	}
+	load := l.load()
+	if !all || load.CutOff > 0 {
+		return load, context.Cause(ctx)
+	}
+	return load, nil
+}
+
+// DrawSeed draws a seed that every JSON reader can hold: below 2^53.
+func DrawSeed() uint64 { return 1 + rand.Uint64N(1<<53-1) }
+
+// run is the state of one run.
+type run struct {
+	request probe.Request
+	options Options
+	caller  probe.Caller
+	clock   Clock
+	precise bool
+	each    func(probe.Sample)
+	calls   sync.WaitGroup
+
+	began int64
+
+	telling sync.Mutex // for each
+
+	mu        sync.Mutex
+	started   int
+	inFlight  int
+	most      int
+	cutOff    int
+	lastStart int64
+	lastEnd   int64
+
+	// of the goroutine that gives the calls away, or under mu where there are several
+	counted int           // given away beside the warm-up
+	due     int           // calls of an open loop's schedule so far
+	span    time.Duration // until the last of them
+}
+
+// isWarmup reports whether a call that is due at a time is one of the warm-up.
+func (l *run) isWarmup(at int64) bool { return at < l.began+int64(l.request.Warmup) }
+
+// call makes one call and tells of it. due is 0 in a closed loop.
+func (l *run) call(ctx context.Context, seq int, due int64, warmup bool) {
+	at := l.clock.Now()
+	l.mu.Lock()
+	l.inFlight++
+	l.most = max(l.most, l.inFlight)
+	l.started++
+	l.lastStart = max(l.lastStart, at)
+	l.mu.Unlock()
+
+	budget, cancel := ctx, context.CancelFunc(func() {})
+	if !l.options.OwnBudget {
+		budget, cancel = context.WithTimeoutCause(ctx, l.request.Timeout, ErrBudget)
+	}
+	s := l.caller.Call(budget, seq)
+	cutOff := s.Class != probe.OK && ctx.Err() != nil
+	cancel()
+	s.DueNS, s.Warmup = due, warmup
+
+	at = l.clock.Now()
+	l.mu.Lock()
+	l.inFlight--
+	l.lastEnd = max(l.lastEnd, at)
+	if cutOff {
+		l.cutOff++
+	}
+	l.mu.Unlock()
+	if cutOff || l.each == nil {
+		return
+	}
+	l.telling.Lock()
+	defer l.telling.Unlock()
+	l.each(s)
+}
+
+// load is what was done.
+func (l *run) load() probe.Load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := probe.Load{
+		Loop: "closed", ElapsedMS: float64(l.lastEnd-l.began) / float64(time.Millisecond),
+		Started: l.started, CutOff: l.cutOff, InFlightMax: l.most, Seed: l.request.Seed,
+	}
+	if l.request.Open != nil {
+		out.Loop, out.MaxInFlight = "open", l.request.Open.MaxInFlight
+	}
+	// n calls have n-1 intervals between their starts
+	if d := time.Duration(l.lastStart - l.began); l.started > 1 && d > 0 {
+		out.Achieved = float64(l.started-1) / d.Seconds()
+	}
+	if l.request.Open != nil && l.due > 1 && l.span > 0 {
+		asked := float64(l.due-1) / l.span.Seconds()
+		out.Asked = &asked
+	}
+	return out
+}

@@ -1,0 +1,243 @@
+package probe
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Recorder takes samples as they become final and makes a Summary of them at any time.
+// Its memory does not grow with their number: it is some MB at most. Make it with
+// NewRecorder; it is not safe for concurrent use.
+type Recorder struct {
+	target, layer string
+	threshold     time.Duration
+
+	count, ok, warmup, slow int
+	attempts, rejected      int
+	errors                  map[Class]int
+	causes, retransmissions map[Cause]int
+	latency, service, lag   distribution
+	phases                  map[string]*distribution
+	turns                   map[int]int
+	policy                  map[string]map[string]int
+	bytes, first, last      int64
+	rate                    distribution // bytes per second, of single calls
+}
+
+// NewRecorder returns an empty one. Target and layer are what the summary says; the
+// threshold is the one that calls were given causes by.
+func NewRecorder(target, layer string, threshold time.Duration) *Recorder {
+	return &Recorder{
+		target: target, layer: layer, threshold: threshold,
+		errors: map[Class]int{}, causes: map[Cause]int{}, retransmissions: map[Cause]int{},
+		phases: map[string]*distribution{}, turns: map[int]int{}, policy: map[string]map[string]int{},
+	}
+}
+
+// Add takes one sample.
+func (r *Recorder) Add(s Sample) {
+	if s.Warmup {
+		r.warmup++
+		return
+	}
+	r.count++
+	if s.DueNS != 0 {
+		r.lag.add(s.StartNS - s.DueNS)
+	}
+	if s.Class == OK {
+		r.succeeded(s)
+	} else {
+		r.errors[s.Class]++
+	}
+	if s.Class == Rejected {
+		r.rejected++
+	}
+	switch {
+	case len(s.Attempts) > 0:
+		r.attempts += len(s.Attempts)
+	case s.Class != Rejected && len(s.Policy) == 0: // an answer without an attempt is a cache's
+		r.attempts++
+	}
+	if s.Cause != "" {
+		r.slow++
+		r.causes[s.Cause]++
+	}
+	r.again(s)
+	for _, a := range s.Attempts {
+		r.again(a)
+	}
+	for _, e := range s.Policy {
+		if r.policy[e.Policy] == nil {
+			r.policy[e.Policy] = map[string]int{}
+		}
+		r.policy[e.Policy][e.Event]++
+	}
+}
+
+// again counts a sample's own retransmissions.
+func (r *Recorder) again(s Sample) {
+	for _, e := range s.Events {
+		if e.TimeNS <= s.EndNS && !e.Shared { // later ones belong to the goodbye
+			r.retransmissions[e.Cause]++
+		}
+	}
+}
+
+// succeeded takes what is told of successful calls only.
+func (r *Recorder) succeeded(s Sample) {
+	r.ok++
+	r.latency.add(int64(s.Latency()))
+	r.service.add(int64(s.Duration()))
+	for _, p := range s.Phases {
+		if r.phases[p.Name] == nil {
+			r.phases[p.Name] = &distribution{}
+		}
+		r.phases[p.Name].add(p.NS)
+	}
+	if s.Turns > 0 {
+		r.turns[s.Turns]++
+	}
+	if s.Bytes == 0 {
+		return
+	}
+	if r.bytes == 0 || s.StartNS < r.first {
+		r.first = s.StartNS
+	}
+	r.last = max(r.last, s.EndNS)
+	r.bytes += s.Bytes
+	if d := s.Duration(); d > 0 {
+		r.rate.add(int64(float64(s.Bytes) / d.Seconds()))
+	}
+}
+
+// Merge adds what another recorder took, which stays as it is.
+func (r *Recorder) Merge(from *Recorder) {
+	if from.bytes > 0 {
+		if r.bytes == 0 || from.first < r.first {
+			r.first = from.first
+		}
+		r.last = max(r.last, from.last)
+		r.bytes += from.bytes
+	}
+	r.count += from.count
+	r.ok += from.ok
+	r.warmup += from.warmup
+	r.slow += from.slow
+	r.attempts += from.attempts
+	r.rejected += from.rejected
+	sum(r.errors, from.errors)
+	sum(r.causes, from.causes)
+	sum(r.retransmissions, from.retransmissions)
+	sum(r.turns, from.turns)
+	for name, events := range from.policy {
+		if r.policy[name] == nil {
+			r.policy[name] = map[string]int{}
+		}
+		sum(r.policy[name], events)
+	}
+	r.latency.merge(&from.latency)
+	r.service.merge(&from.service)
+	r.lag.merge(&from.lag)
+	r.rate.merge(&from.rate)
+	for name, d := range from.phases {
+		if r.phases[name] == nil {
+			r.phases[name] = &distribution{}
+		}
+		r.phases[name].merge(d)
+	}
+}
+
+func sum[K comparable](to, from map[K]int) {
+	for k, n := range from {
+		to[k] += n
+	}
+}
+
+// Count is how many samples were taken beside those of the warm-up, and how many of
+// them failed.
+func (r *Recorder) Count() (done, failed int) { return r.count, r.count - r.ok }
+
+// Latency is the median and the 99th percentile so far, in ms, nil without a successful
+// call. It sorts what it has: ask a few times a second.
+func (r *Recorder) Latency() (p50, p99 *float64) {
+	q := r.latency.quantiles(50, 99)
+	return q[0], q[1]
+}
+
+// Summary is what was taken until now. evidence is what the causes rest on.
+func (r *Recorder) Summary(evidence string) Summary {
+	s := Summary{
+		Target: r.target, Layer: r.layer, Count: r.count, OK: r.ok, Warmup: r.warmup, Attempts: r.attempts, Rejected: r.rejected,
+		Errors: maps.Clone(r.errors), Causes: maps.Clone(r.causes), Retransmissions: maps.Clone(r.retransmissions),
+		ThresholdMS: milliseconds(r.threshold), Evidence: evidence,
+		Service:     r.service.summary(),
+		Percentiles: PercentilesExact,
+		Beyond:      r.latency.beyond,
+	}
+	l := r.latency.summary()
+	s.P50, s.P90, s.P95, s.P99, s.P999, s.Max = l.P50, l.P90, l.P95, l.P99, l.P999, l.Max
+	if r.latency.hist != nil {
+		s.Percentiles = PercentilesHDR
+	}
+	if r.slow > 0 {
+		share := 100 * float64(r.slow-r.causes[Unknown]) / float64(r.slow)
+		s.Explained = &share
+	}
+	if r.count > 0 {
+		x := float64(r.attempts) / float64(r.count)
+		s.AttemptsPerCall = &x
+	}
+	s.Turns = median(r.turns)
+	for name, d := range r.phases {
+		q := d.quantiles(50, 99, 100)
+		if s.Phases == nil {
+			s.Phases = map[string]PhaseSummary{}
+		}
+		s.Phases[name] = PhaseSummary{Count: d.n, P50: q[0], P99: q[1], Max: q[2]}
+	}
+	for name, events := range r.policy {
+		if s.Policy == nil {
+			s.Policy = map[string]map[string]int{}
+		}
+		s.Policy[name] = maps.Clone(events)
+	}
+	if r.bytes > 0 {
+		s.Goodput = &Goodput{Bytes: r.bytes}
+		if d := time.Duration(r.last - r.first); d > 0 {
+			s.Goodput.PerSecond = float64(r.bytes) / d.Seconds()
+		}
+		if q := r.rate.quantiles(50)[0]; q != nil {
+			s.Goodput.CallP50 = *q * float64(time.Millisecond)
+		}
+	}
+	return s
+}
+
+// Finish enters how the calls were made into a summary of them.
+func (r *Recorder) Finish(s *Summary, l Load) {
+	q := r.lag.quantiles(50, 99, 100)
+	l.LagP50, l.LagP99, l.LagMax = q[0], q[1], q[2]
+	s.Load = &l
+}
+
+func (d *distribution) summary() Quantiles {
+	q := d.quantiles(50, 90, 95, 99, 99.9, 100)
+	return Quantiles{P50: q[0], P90: q[1], P95: q[2], P99: q[3], P999: q[4], Max: q[5]}
+}
+
+// median is the nearest rank among counted values; nil without one.
+func median(counts map[int]int) *float64 {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	seen := 0
+	for _, v := range slices.Sorted(maps.Keys(counts)) {
+		if seen += counts[v]; 2*seen >= total {
+			x := float64(v)
+			return &x
+		}
+	}
+	return nil
+}
