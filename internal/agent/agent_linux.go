@@ -92,6 +92,7 @@ type Agent struct {
 	features feature.Report
 	engines  map[fault.Engine]lease.Engine
 	labs     *lab.Manager
+	places   labPlaces
 	leases   *lease.Manager
 	offloads *offload.Keeper
 	// definitions are the targets that are no lab's.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/access"
@@ -19,14 +21,51 @@ import (
 
 // labUp brings a lab up, unless as many are up as may be; the error is fault.ErrBusy then.
 func (a *Agent) labUp(ctx context.Context, def lab.Definition, by lab.Identity, progress func(step string)) (lab.Info, error) {
-	infos, err := a.labs.List(ctx)
+	done, err := a.places.take(def.Name, a.cfg.Settings.Limits.Labs, func() ([]lab.Info, error) { return a.labs.List(ctx) })
 	if err != nil {
 		return lab.Info{}, err
 	}
-	if err := labRoom(infos, def.Name, a.cfg.Settings.Limits.Labs); err != nil {
-		return lab.Info{}, err
-	}
+	defer done()
 	return a.labs.Up(ctx, def, by, progress)
+}
+
+// labPlaces are the labs that are being made, which have their places already: the manager
+// lists them only when they are up. The zero value is ready, and safe for concurrent use.
+type labPlaces struct {
+	mu sync.Mutex
+	// making is by name; two may ask for the same lab.
+	making map[string]int
+}
+
+// take reserves a place until done is called, which is after the manager lists the lab or
+// has given it up.
+func (p *labPlaces) take(name string, most int, list func() ([]lab.Info, error)) (done func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	infos, err := list()
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Collect(maps.Keys(p.making))
+	for _, i := range infos {
+		if !slices.Contains(names, i.Name) {
+			names = append(names, i.Name)
+		}
+	}
+	if err := labRoom(names, name, most); err != nil {
+		return nil, err
+	}
+	if p.making == nil {
+		p.making = map[string]int{}
+	}
+	p.making[name]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.making[name]--; p.making[name] == 0 {
+			delete(p.making, name)
+		}
+	}, nil
 }
 
 // labIdentity is who asked for a lab, who its commands run as: who may open the socket gets
@@ -64,9 +103,9 @@ func labMessage(info lab.Info, def lab.Definition) (*netemv1.Lab, error) {
 	return m, nil
 }
 
-// labRoom refuses one lab more than may be up; one that is up already has its place.
-func labRoom(up []lab.Info, name string, most int) error {
-	if len(up) < most || slices.ContainsFunc(up, func(i lab.Info) bool { return i.Name == name }) {
+// labRoom refuses one lab more than may be up; one that is up, or being made, has its place.
+func labRoom(up []string, name string, most int) error {
+	if len(up) < most || slices.Contains(up, name) {
 		return nil
 	}
 	return fault.WithHint(fmt.Errorf("lab up: %w: %d labs are up, which is the most (limits.labs)", fault.ErrBusy, len(up)), "'netemctl lab list' shows them")

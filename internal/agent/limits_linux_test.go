@@ -3,9 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -175,7 +179,7 @@ func TestLimits(t *testing.T) {
 	stop()
 	eventually(t, "a watcher makes room", func() bool { return watch() == nil })
 
-	up := []lab.Info{{Name: "pg"}}
+	up := []string{"pg"}
 	if err := labRoom(up, "redis", 1); !errors.Is(err, fault.ErrBusy) || !says(err.Error(), "1 labs are up", "limits.labs") || fault.HintOf(err) == "" {
 		t.Errorf("a second lab: %v", err)
 	}
@@ -225,5 +229,44 @@ func TestMostFaultsAtOneHook(t *testing.T) {
 	}
 	if fs, err := c.List(t.Context()); err != nil || len(fs) != most {
 		t.Errorf("%d faults are left, %v, want %d", len(fs), err, most)
+	}
+}
+
+// Labs that come up at the same time are as many as limits.labs allows, and no more.
+func TestLabsAtTheSameTime(t *testing.T) {
+	const most, many = 2, 8
+	a, _ := serveWith(t, Config{Settings: settings(func(c *config.Config) { c.Limits.Labs = most })})
+	var up atomic.Int32
+	var wg sync.WaitGroup
+	for i := range many {
+		wg.Go(func() {
+			d := lab.Definition{Name: fmt.Sprintf("nt-agent-%d-most%d", os.Getpid(), i), Nodes: []lab.Node{{Name: "a"}}}
+			switch _, err := a.labUp(t.Context(), d, lab.Identity{}, nil); {
+			case err == nil:
+				up.Add(1)
+			case !errors.Is(err, fault.ErrBusy):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := up.Load(); got != most {
+		t.Errorf("%d labs came up, want %d", got, most)
+	}
+	// A place that was reserved is free again once its lab could not be made, or is down.
+	infos, err := a.labs.List(t.Context())
+	if err != nil || len(infos) == 0 {
+		t.Fatal(infos, err)
+	}
+	if _, err := a.labDown(t.Context(), infos[0].Name); err != nil {
+		t.Fatal(err)
+	}
+	d := lab.Definition{Name: fmt.Sprintf("nt-agent-%d-last", os.Getpid()), Nodes: []lab.Node{{Name: "a", Sysctls: []lab.Sysctl{{Name: "net.no_such_thing", Value: "1"}}}}}
+	if _, err := a.labUp(t.Context(), d, lab.Identity{}, nil); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a lab with a wrong sysctl: %v", err)
+	}
+	d.Nodes[0].Sysctls = nil
+	if _, err := a.labUp(t.Context(), d, lab.Identity{}, nil); err != nil {
+		t.Errorf("a lab in the place that is free: %v", err)
 	}
 }
