@@ -27,6 +27,7 @@ import (
 	"netemd/internal/journal"
 	"netemd/internal/lab"
 	"netemd/internal/lease"
+	"netemd/internal/location"
 	"netemd/internal/offload"
 	"netemd/internal/telemetry"
 	"netemd/internal/wire"
@@ -232,7 +233,7 @@ func (a *Agent) newLeases() error {
 	}
 	s := a.cfg.Settings
 	a.leases = lease.New(a.telemetry.Steps(lease.Config{
-		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs, newRemote(a.cfg.StateDir, s.Toxiproxy)), Resolve: a.resolveSpec,
+		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs, newRemote(a.cfg.StateDir, s.Toxiproxy)), Resolve: a.resolveSpec, Standing: location.Standing,
 		Lookup: lookup, LookupEvery: lookupEvery, Protect: g.protect, Offloads: a.offloads,
 		LookEvery: lookEvery, Log: a.cfg.Log, Journal: a.journal,
 		Limits: lease.Limits{

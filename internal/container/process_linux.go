@@ -18,6 +18,33 @@ func Started(pid int) (uint64, error) {
 	return s.started, err
 }
 
+// Runs is nil while the process that began then runs, a number of clock ticks since the boot.
+// The error is fs.ErrNotExist when it has ended, also when another one has its number.
+func Runs(pid int, started uint64) error {
+	s, err := readStat("/proc", pid)
+	switch {
+	case err != nil:
+		return err
+	case s.started != started, s.state == "Z", s.state == "X": // proc_pid_stat(5)
+		return fmt.Errorf("process %d: it has ended: %w", pid, fs.ErrNotExist)
+	}
+	return nil
+}
+
+// First is the container with that whole id, by its first process; no engine is asked. The
+// error is ErrUnknown where none of its processes runs.
+func First(ctx context.Context, id string) (Container, error) {
+	run, err := running(ctx, "/proc")
+	if err != nil {
+		return Container{}, err
+	}
+	c, ok := run[id]
+	if !ok {
+		return Container{}, fmt.Errorf("%w %q: it has no process", ErrUnknown, id)
+	}
+	return c, nil
+}
+
 // stat is what is read of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
 	command string

@@ -98,7 +98,7 @@ func (m *Manager) alter(ctx context.Context, id string, by party, event string, 
 		return fault.Fault{}, fmt.Errorf("%s: %w", verbs[event], err)
 	}
 	defer m.changed(h)
-	if h.nowhere() {
+	if h.nowhere() || h.gone {
 		return fault.Fault{}, fmt.Errorf("%s: fault %s is lost, %s; 'netemctl clear %s' ends it: %w", verbs[event], id, before.Reason, id, fs.ErrNotExist)
 	}
 	if err := change(&after); err != nil {

@@ -130,6 +130,9 @@ func clash(h, other *held) bool {
 // neither fault. Rules stand beside everything but themselves: what is chosen is, and
 // the rest goes on as if they were not there.
 func conflict(h, other *held) error {
+	if other.gone { // it is in force nowhere
+		return nil
+	}
 	if sharesSlot(h, other) {
 		if err := engineConflict(h, other); err != nil {
 			return err

@@ -58,7 +58,7 @@ func (m *Manager) atWith(s slot, more *held) []fault.Fault {
 	defer m.mu.Unlock()
 	var on []fault.Fault
 	for _, h := range m.order {
-		if h != more && (h.ending || !time.Now().Before(h.fault.Expires)) {
+		if h != more && (h.ending || h.gone || !time.Now().Before(h.fault.Expires)) {
 			continue
 		}
 		for _, o := range h.slots {

@@ -82,6 +82,9 @@ func (m *Manager) look(ctx context.Context, id string) {
 		m.cfg.Log.Warn("fault could not be read back", "fault", id, "err", err)
 		return
 	}
+	if now.gone || h.stuck {
+		m.withdraw(ctx, h)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := h.fault.State
@@ -110,18 +113,30 @@ type sight struct {
 	counters fault.Counters
 	missing  []string
 	queued   uint64
+	gone     bool // what it was aimed at is not there, though its places may be
 }
 
 // count reads every slot of h. The error says that the kernel could not be asked;
 // the sight is then the one before. The caller holds the lane.
 func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
-	old := sight{h.fault.State, h.fault.Reason, h.fault.Counters, h.fault.CountersMissing, h.fault.Queued}
+	old := sight{state: h.fault.State, reason: h.fault.Reason, counters: h.fault.Counters, missing: h.fault.CountersMissing, queued: h.fault.Queued}
 	if h.nowhere() {
 		return old, nil
 	}
-	lost := sight{fault.Lost, "", old.counters, old.missing, 0}
+	lost := sight{state: fault.Lost, counters: old.counters, missing: old.missing}
+	if h.gone { // for good, unless it is reattached
+		lost.reason = h.fault.Reason
+		return lost, nil
+	}
 	if err := m.cfg.Standing(h.target); errors.Is(err, fs.ErrNotExist) {
-		lost.reason = err.Error()
+		lost.reason, lost.gone = err.Error(), true
+		var last sight
+		for _, s := range h.slots { // it is taken off next, and counts no more
+			if _, err := m.compare(ctx, h, s, &last); err != nil {
+				return lost, nil
+			}
+		}
+		lost.counters = h.carried.Add(last.counters.Since(h.base))
 		return lost, nil
 	}
 	now := sight{state: fault.Active}
@@ -142,6 +157,21 @@ func (m *Manager) count(ctx context.Context, h *held) (sight, error) {
 		now.state, now.reason = fault.Lost, h.clock.failed
 	}
 	return now, nil
+}
+
+// withdraw takes h off its places, since who has them next is not meant. What does not succeed
+// is tried at the next look. The caller holds the lane.
+func (m *Manager) withdraw(ctx context.Context, h *held) {
+	m.mu.Lock()
+	h.gone = true
+	m.mu.Unlock()
+	err := m.restore(ctx, h)
+	if err != nil {
+		m.cfg.Log.Warn("a fault could not be taken off what its target left", "fault", h.fault.ID, "err", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.stuck = err != nil
 }
 
 // gone says that what a slot was at is no more.

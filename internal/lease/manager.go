@@ -125,6 +125,9 @@ type held struct {
 	left content.Log
 	// ending faults are no longer part of what is put into force.
 	ending bool
+	// gone says that what it was aimed at is not there any more although its places are, and
+	// that it is in force nowhere therefore; stuck that it could not be taken off yet.
+	gone, stuck bool
 	// kept says that it was handed over: it is to be put back as it was acknowledged last,
 	// which is changing while a change is under way.
 	kept     bool

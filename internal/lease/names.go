@@ -212,7 +212,7 @@ func missing(a, b []slot) []slot {
 func (m *Manager) take(h *held, from held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h.target, h.slots = from.target, from.slots
+	h.target, h.slots, h.gone = from.target, from.slots, from.gone
 	m.callNext()
 }
 
@@ -224,7 +224,7 @@ func (m *Manager) leave(ctx context.Context, h *held, slots []slot) error {
 	var stuck []slot
 	var errs []error
 	for _, s := range slices.Concat(h.stale, slots) {
-		if slices.ContainsFunc(h.slots, func(o slot) bool { return o.key == s.key }) {
+		if !h.gone && slices.ContainsFunc(h.slots, func(o slot) bool { return o.key == s.key }) {
 			continue // it came back
 		}
 		if err := m.set(ctx, h, s, m.at(s)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -166,7 +166,7 @@ func (m *Manager) reattach(ctx context.Context, h *held) (tried bool, err error)
 		return false, err
 	}
 	failpoint.At("lease.repair.intended")
-	before := held{fault: h.fault, target: h.target, slots: h.slots}
+	before := held{fault: h.fault, target: h.target, slots: h.slots, gone: h.gone}
 	m.take(h, *after)
 	m.put(h, after.fault)
 	if err = m.offloadAnew(ctx, h); err == nil {
@@ -174,6 +174,9 @@ func (m *Manager) reattach(ctx context.Context, h *held) (tried bool, err error)
 	}
 	if err != nil {
 		came := missing(h.slots, before.slots)
+		if before.gone { // it was in force nowhere
+			came = h.slots
+		}
 		m.put(h, before.fault)
 		m.take(h, before)
 		err = errors.Join(err, m.leave(ctx, h, came))

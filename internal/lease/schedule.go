@@ -164,7 +164,7 @@ func (m *Manager) advance(h *held, id string, busy error) (skipped uint64, due b
 		return 0, false
 	}
 	h.fault.Spec.Follow(moment)
-	if h.nowhere() { // nothing can be put into force until it is put back
+	if h.nowhere() || h.gone { // nothing can be put into force until it is put back
 		h.fault.Step = h.step(now, skipped)
 		m.setClock(h)
 		return 0, false

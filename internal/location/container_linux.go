@@ -25,6 +25,10 @@ func (f Finder) container(ctx context.Context, d target.Definition) (target.Targ
 	if err != nil {
 		return target.Target{}, fmt.Errorf("target %s: %w", d.Subject(), err)
 	}
+	began, err := container.Started(c.PID)
+	if err != nil { // it ended just now
+		return target.Target{}, fmt.Errorf("target %s: %w: %w", d.Subject(), target.ErrVanished, err)
+	}
 	ns := namespaces.OfProcess(c.PID)
 	cgroup := c.Cgroup
 	if cgroup == "" || cgroup == "/" {
@@ -33,6 +37,7 @@ func (f Finder) container(ctx context.Context, d target.Definition) (target.Targ
 	if err := foreign(ns, "container "+c.String(), "cgroup:"+cgroup); err != nil {
 		return target.Target{}, err
 	}
+	ns = lasting(ns)
 	own, err := f.only(ctx, ns, d.Device)
 	if err != nil {
 		return target.Target{}, fmt.Errorf("container %s: %w", c, err)
@@ -46,7 +51,8 @@ func (f Finder) container(ctx context.Context, d target.Definition) (target.Targ
 		t = host.outside(d.Flows())
 		t.ClientNamespace = host.namespace
 	}
-	t.ServerNamespace = ns
+	t.ServerNamespace, t.Process = ns, led(c.PID, began, own)
+	t.Process.Container = c.ID
 	if t.Address, err = addressOf(ctx, own, d); err != nil {
 		return target.Target{}, fmt.Errorf("container %s: %w", c, err)
 	}

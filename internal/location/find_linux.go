@@ -127,11 +127,12 @@ func (f Finder) process(ctx context.Context, d target.Definition) (target.Target
 	if err := foreign(ns, fmt.Sprintf("process %d", d.PID), "cgroup:"+cgroupOf(d.PID)); err != nil {
 		return target.Target{}, err
 	}
+	ns = lasting(ns)
 	l, err := f.only(ctx, ns, d.Device)
 	if err != nil {
 		return target.Target{}, err
 	}
 	t := l.inside(d.Flows())
-	t.ServerNamespace = ns
+	t.ServerNamespace, t.Process = ns, led(d.PID, began, l)
 	return t, nil
 }

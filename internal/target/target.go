@@ -45,8 +45,22 @@ type Target struct {
 	// ClientNamespace is the named namespace in which its clients, such as probes,
 	// run; ServerNamespace is the one in which it listens.
 	ClientNamespace, ServerNamespace string
+	// Process is the one by which it was found; the zero value where none led to it.
+	Process Process
 	// To is where packets to the target pass, From where those from it pass.
 	To, From Place
+}
+
+// Process is one by which a target was found, so that its end is seen also where its network
+// namespace and devices outlive it.
+type Process struct {
+	// PID is its number, Started when it began, in clock ticks since the boot.
+	PID     int
+	Started uint64
+	// Container is the id of the container that it is of; empty for none. Another process of
+	// that stands for it, as long as it is in the network namespace with the Cookie.
+	Container string
+	Cookie    uint64
 }
 
 // Key is the one name of a target among all, by which faults are kept and rules of access
