@@ -81,6 +81,7 @@ func startOwn(ctx context.Context) (*ownAgent, error) {
 	}
 	o.socket = filepath.Join(o.dir, "netemd.sock")
 	leftovers(ctx, o.log.logger())
+	leftLedgers(ctx, stateDir)
 	// Before the agent makes anything that would have to be cleared.
 	var err error
 	if o.watcher, err = startWatcher(o.dir); err != nil {
@@ -137,7 +138,7 @@ func leftovers(ctx context.Context, log *slog.Logger) {
 	for _, e := range entries {
 		number, _, _ := strings.Cut(e.Name(), "-")
 		pid, err := strconv.Atoi(number)
-		if err != nil || syscall.Kill(pid, 0) == nil {
+		if err != nil || !e.IsDir() || syscall.Kill(pid, 0) == nil {
 			continue
 		}
 		if err := cleanUp(ctx, filepath.Join(stateDir, e.Name()), log); err != nil {

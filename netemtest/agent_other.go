@@ -26,3 +26,12 @@ func (*ownAgent) leave(context.Context) error { return nil }
 func (*ownAgent) prepare() {}
 
 func registerChildren() {}
+
+// ledger is nothing where no child of this process could outlive it to take labs down.
+type ledger struct{}
+
+func openLedger(context.Context, string) (*ledger, error) { return &ledger{}, nil }
+
+func (*ledger) note(string) error   { return nil }
+func (*ledger) strike(string) error { return nil }
+func (*ledger) close() error        { return nil }

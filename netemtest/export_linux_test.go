@@ -18,10 +18,15 @@ func CloseSessions() error {
 	}
 }
 
-// WatcherPID is the process that watches over this one's agent, 0 without.
+// WatcherPID is the process that watches over this one's agent or labs, 0 without.
 func WatcherPID() int {
 	sessionsMu.Lock()
 	defer sessionsMu.Unlock()
+	for _, s := range sessions {
+		if s.ledger != nil {
+			return s.ledger.watcher.process.PID
+		}
+	}
 	if own == nil {
 		return 0
 	}

@@ -77,7 +77,10 @@ func (s *Session) up(ctx context.Context, what, test string) (*Network, error) {
 	n := &Network{s: s, what: d.Name, name: instance(d.Name, test, s.tag, count)}
 	n.failed = func(err error) { panic("netemtest: " + err.Error()) }
 	for {
-		n.info, err = s.labUp(ctx, d, n.name)
+		err = s.recorded(ctx, n.name, func() (err error) {
+			n.info, err = s.labUp(ctx, d, n.name)
+			return err
+		})
 		if !errors.Is(err, fault.ErrBusy) {
 			break
 		}
@@ -134,8 +137,10 @@ func slug(s string, most int) string {
 
 // down takes the copy down.
 func (n *Network) down(ctx context.Context) error {
-	_, err := n.s.client.LabDown(ctx, n.name)
-	return err
+	if _, err := n.s.client.LabDown(ctx, n.name); err != nil {
+		return err
+	}
+	return n.s.struck(n.name)
 }
 
 // Name is the copy's, by which netemctl knows it: its namespaces are netem-NAME-NODE.

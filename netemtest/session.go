@@ -38,6 +38,12 @@ type Session struct {
 	labs   []*Network // shared by all tests, the newest last
 	faults map[*Injection]bool
 	closed bool
+
+	// socket is that of an agent in another process, and ledger the labs that it keeps for
+	// this session; nil before the first.
+	socket   string
+	ledgerMu sync.Mutex
+	ledger   *ledger
 }
 
 // The sessions of this process, the newest last: that one is what tests use. The first test
@@ -90,6 +96,7 @@ func (s *Session) connect(ctx context.Context, c Config) error {
 	if at.Socket == "" && !c.Own {
 		at.Socket = os.Getenv("NETEMD_SOCKET")
 	}
+	s.socket = at.Socket
 	var err error
 	if !c.Own {
 		s.client, err = client.Open(at)
@@ -142,7 +149,7 @@ func (s *Session) Close() error {
 	for _, n := range labs {
 		errs = append(errs, n.down(ctx))
 	}
-	errs = append(errs, s.client.Close())
+	errs = append(errs, s.client.Close(), s.closeLedger())
 	if s.agent != nil {
 		errs = append(errs, s.agent.leave(ctx))
 	}

@@ -349,3 +349,47 @@ func TestNextClearsWhatWatchersDidNot(t *testing.T) {
 	next.ended(t)
 	next.gone(t, p)
 }
+
+// Also where another process is the agent nothing stays of a test program that is killed: its
+// watcher takes the labs down, or the next test program does.
+func TestKilledBesideARunningAgent(t *testing.T) {
+	socket, _ := serveAgent(t)
+	t.Setenv("NETEMD_SOCKET", socket)
+	for _, tt := range []struct {
+		name    string
+		watcher bool
+	}{{"watched", true}, {"unwatched", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlace(t)
+			v := start(t, "kill", p)
+			if v.watcher == 0 {
+				t.Error("nobody watches over the labs")
+			}
+			killed := []int{v.cmd.Process.Pid}
+			if !tt.watcher && v.watcher != 0 {
+				killed = []int{v.watcher, v.cmd.Process.Pid}
+			}
+			for _, pid := range killed {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v.ended(t)
+			if !p.open(t, 10*time.Second) {
+				t.Error("the fault is still in force")
+			}
+			if !tt.watcher {
+				if len(v.folders(t)) == 0 || len(v.namespaces(t)) == 0 {
+					t.Fatal("who cleared?")
+				}
+				next := start(t, "pass", p)
+				if left := slices.Concat(v.folders(t), v.namespaces(t)); len(left) > 0 {
+					t.Errorf("the next test began beside %v", left)
+				}
+				next.ended(t)
+				next.gone(t, p)
+			}
+			v.gone(t, p)
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,16 +32,16 @@ type watcher struct{ process *child.Process }
 // farewell is what the watcher is told when there is nothing to clear.
 const farewell = "done\n"
 
-// startWatcher starts it. Its standard input is a pipe that ends with this process, however
+// startWatcher starts it, for a ledger or an agent's folder. Its standard input is a pipe that ends with this process, however
 // that ends. It has a session of its own, so that no terminal's signal meets it, and none of
 // this process's files: go test waits for the end of whoever has its output.
-func startWatcher(dir string) (*watcher, error) {
+func startWatcher(path string) (*watcher, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = null.Close() }()
-	p, err := child.Start("", child.Options{Survive: true, Stdout: null, Stderr: null}, watcherChild, dir)
+	p, err := child.Start("", child.Options{Survive: true, Stdout: null, Stderr: null}, watcherChild, path)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func watch(args []string) int {
 	if len(args) != 1 {
 		return 2
 	}
-	dir := args[0]
+	path := args[0]
 	if line, err := bufio.NewReader(os.Stdin).ReadString('\n'); err == nil && line == farewell {
 		return 0
 	}
@@ -83,7 +84,7 @@ func watch(args []string) int {
 	var err error
 	for range watchTries {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), endTime, errors.New("clearing took too long"))
-		err = cleanUp(ctx, dir, log)
+		err = clearAway(ctx, path, log)
 		cancel()
 		if err == nil {
 			_ = os.Remove(stateDir)
@@ -91,7 +92,9 @@ func watch(args []string) int {
 		}
 		time.Sleep(watchPause)
 	}
-	_ = os.WriteFile(filepath.Join(dir, watchLog), []byte(err.Error()+"\n"), 0o600)
+	if !strings.HasSuffix(path, ledgerSuffix) {
+		_ = os.WriteFile(filepath.Join(path, watchLog), []byte(err.Error()+"\n"), 0o600)
+	}
 	return 1
 }
 
