@@ -92,6 +92,9 @@ func serviceText(s ServiceDefinition) string {
 		add("port", fmt.Sprint(s.Port))
 	}
 	add("upstream", s.Upstream)
+	if s.API != 0 {
+		add("api", fmt.Sprint(s.API))
+	}
 	add("replica of", s.ReplicaOf)
 	add("command", strings.Join(s.Command, " "))
 	add("user", s.User)

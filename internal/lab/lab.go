@@ -106,6 +106,9 @@ type ServiceDefinition struct {
 	Port uint16 `json:",omitempty"`
 	// Upstream is what a toxiproxy forwards to: NODE:PORT or ADDRESS:PORT.
 	Upstream string `json:",omitempty"`
+	// API is the port, at the address of Port, at which a toxiproxy serves Toxiproxy's HTTP API
+	// to clients of Toxiproxy; 0: none.
+	API uint16 `json:",omitempty"`
 	// ReplicaOf is the service that a postgres is a streaming standby of; empty: none.
 	ReplicaOf string `json:",omitempty"`
 	// Command is a program with its arguments; it is not passed to a shell.

@@ -43,7 +43,10 @@ func (m *Manager) order(r *running, rec *serviceRecord, s ServiceDefinition) (se
 		}
 		// It takes on its user by itself, since the socket is in a folder of root's.
 		o.Child, o.Lifeline = proxyChild, true
-		o.Command = []string{"--api", socket, "--listen", rec.Address.String(), "--upstream", upstream.String(), "--user", fmt.Sprintf("%d:%d", id.UID, id.GID)}
+		o.Command = []string{"--api", socket, "--listen", rec.Address.String(), "--upstream", upstream.String(), "--user", fmt.Sprintf("%d:%d", id.UID, id.GID), "--name", rec.Name}
+		if s.API != 0 {
+			o.Command = append(o.Command, "--serve", netip.AddrPortFrom(rec.Address.Addr(), s.API).String())
+		}
 	default:
 		o.Identity = id
 		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port())}

@@ -32,6 +32,12 @@ func (d Definition) checkServiceNames(bad *mistakes) {
 				bad.say(path+".port", strconv.Itoa(int(s.Port)), "is another service's of the node", "another port")
 			}
 			ports[s.Port] = true
+			if s.API != 0 {
+				if ports[s.API] {
+					bad.say(path+".api", strconv.Itoa(int(s.API)), "is another service's of the node, or its own", "another port")
+				}
+				ports[s.API] = true
+			}
 			if at := s.Ready.TCP; at != 0 && at != s.Port {
 				if ports[at] {
 					bad.say(path+".ready.tcp", strconv.Itoa(int(at)), "is another service's of the node", "another port")
@@ -67,6 +73,9 @@ func (s ServiceDefinition) check(path string, bad *mistakes) {
 		}
 	}
 	only("upstream", s.Upstream, KindToxiproxy)
+	if s.API != 0 {
+		only("api", strconv.Itoa(int(s.API)), KindToxiproxy)
+	}
 	only("replica_of", s.ReplicaOf, KindPostgres)
 	only("command", strings.Join(s.Command, " "), KindCommand)
 	only("user", s.User, KindCommand)

@@ -230,23 +230,47 @@ func TestFaultEndsAtItsDeadline(t *testing.T) {
 }
 
 // bulk sends for ever.
-func bulk(c net.Conn) {
+func bulk(c net.Conn) { new(flood).serve(c) }
+
+// flood is bulk that knows how far it came.
+type flood struct{ sent atomic.Int64 }
+
+func (f *flood) serve(c net.Conn) {
 	b := make([]byte, 64<<10)
 	for {
-		if _, err := c.Write(b); err != nil {
+		n, err := c.Write(b)
+		f.sent.Add(int64(n))
+		if err != nil {
 			return
 		}
 	}
 }
 
+// full waits until nothing more is taken: everything between here and the client waits for
+// the client.
+func (f *flood) full(tb testing.TB) {
+	tb.Helper()
+	before, since := int64(-1), time.Now()
+	eventually(tb, 20*time.Second, func() error {
+		if now := f.sent.Load(); now != before || now == 0 {
+			before, since = now, time.Now()
+		}
+		if time.Since(since) < 300*time.Millisecond {
+			return errors.New("the upstream still sends")
+		}
+		return nil
+	})
+}
+
 // blocked makes the situation of C55: a latency toxic, and a client that does not
 // read the bulk data coming its way, so that the whole chain waits for it.
 func blocked(t *testing.T) (*process, *net.TCPConn) {
-	p := startProxy(t, upstream(t, bulk))
+	var f flood
+	p := startProxy(t, upstream(t, f.serve))
 	set(t, p, latency)
 	c := dial(t, p.address).(*net.TCPConn)
 	_ = c.SetReadBuffer(4096)
-	time.Sleep(300 * time.Millisecond)
+	f.full(t)
 	return p, c
 }
 

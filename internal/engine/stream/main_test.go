@@ -28,14 +28,15 @@ type process struct {
 	lifeline io.Closer
 	socket   string
 	address  string
+	clients  string // of the API for clients, where it is served
 }
 
 // startProxy runs the real child in front of upstream and waits for its API.
-func startProxy(tb testing.TB, upstream string) *process {
+func startProxy(tb testing.TB, upstream string, more ...string) *process {
 	tb.Helper()
 	p := &process{socket: filepath.Join(tb.TempDir(), "api"), address: freeAddress(tb)}
 	p.cmd = exec.Command("/proc/self/exe", child.Args(ChildName,
-		"--api", p.socket, "--listen", p.address, "--upstream", upstream, "--name", "pg")...)
+		append([]string{"--api", p.socket, "--listen", p.address, "--upstream", upstream, "--name", "pg"}, more...)...)...)
 	p.cmd.Stderr = os.Stderr
 	pipe, err := p.cmd.StdinPipe()
 	if err != nil {

@@ -296,7 +296,8 @@ func TestRemoteStuck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			f := startForeign(t)
-			at := upstream(t, bulk)
+			var load flood
+			at := upstream(t, load.serve)
 			r, p := &Remote{Tag: "netemd-test", Limit: limit}, target.Toxiproxy{API: f.api, Name: "redis"}
 			listen := ""
 			if tt.own {
@@ -310,7 +311,7 @@ func TestRemoteStuck(t *testing.T) {
 			}
 			c := dial(t, listen).(*net.TCPConn)
 			_ = c.SetReadBuffer(4096)
-			time.Sleep(400 * time.Millisecond)
+			load.full(t)
 			if tt.kill {
 				_ = c.SetLinger(0)
 				c.Close()

@@ -66,8 +66,9 @@ type service struct {
 	Name string `yaml:"name" strict:"required" want:"a name, once in the lab, such as api"`
 	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, echo, http-echo or grpc-echo"`
 	Port port   `yaml:"port,omitempty"`
-	// Upstream is of a toxiproxy, ReplicaOf of a postgres, the rest but Name of commands.
+	// Upstream and API are of a toxiproxy, ReplicaOf of a postgres, the rest but Name of commands.
 	Upstream     string                     `yaml:"upstream,omitempty" want:"NODE:PORT or ADDRESS:PORT, such as db:5432"`
+	API          port                       `yaml:"api,omitempty"`
 	ReplicaOf    string                     `yaml:"replica_of,omitempty" want:"the name of the postgres service that it is a standby of"`
 	Command      []string                   `yaml:"command,omitempty" strict:"empty,block" want:"a list of the program and its arguments, such as [./api, --port, \"8080\"]"`
 	User         string                     `yaml:"user,omitempty" want:"the name of a user of this host"`

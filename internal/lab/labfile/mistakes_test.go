@@ -71,6 +71,8 @@ var mistakes = []struct{ what, file, want string }{
 	{"readiness as a port", withService("command: [./api], ready: 8080"), `4:65: nodes.web.services[0].ready: is "8080" where a mapping stands, want one of {tcp: PORT}, {http: URL} and {command: [PROGRAM, ARGUMENT...]}, or the key left out`},
 	{"readiness of another kind", withService("command: [./api], ready: {udp: 53}"), `4:73: nodes.web.services[0].ready.udp: is an unknown key, want one of tcp, http, command`},
 	{"a variable without a value", withService("command: [./api], environment: {A: }"), `4:79: nodes.web.services[0].environment.A: is empty, want NAME: VALUE, such as LOG_LEVEL: debug`},
+	{"an API of another kind", withService("kind: http-echo, port: 80, api: 8474"), `4:74: nodes.web.services[0].api: "8474" is for services of kind toxiproxy, want the key left out`},
+	{"an API at the proxy's port", withService("kind: toxiproxy, port: 80, upstream: db:5432, api: 80"), `4:93: nodes.web.services[0].api: "80" is another service's of the node, or its own, want another port`},
 	{"an upstream that is not there", withService("kind: toxiproxy, port: 80, upstream: dv:5432"), `4:74: nodes.web.services[0].upstream: "dv" is not there, want a node of the lab: client, web, db`},
 	{"a primary that is not there", withService("kind: postgres, port: 80, replica_of: postgre"), `4:73: nodes.web.services[0].replica_of: "postgre" is not there (did you mean postgres?), want a service of the lab: api, postgres`},
 	{"a switch's unknown key", strings.Replace(sound, "lan: {}", "lan: {stp: true}", 1), `6:18: switches.lan.stp: is an unknown key, want one of subnet, subnet6`},

@@ -192,7 +192,7 @@ func netem(k *impairment.Keys) *qdisc.Netem {
 
 func (s service) definition() lab.ServiceDefinition {
 	d := lab.ServiceDefinition{
-		Name: s.Name, Kind: s.Kind, Port: uint16(s.Port), Upstream: s.Upstream, ReplicaOf: s.ReplicaOf, Command: s.Command,
+		Name: s.Name, Kind: s.Kind, Port: uint16(s.Port), Upstream: s.Upstream, API: uint16(s.API), ReplicaOf: s.ReplicaOf, Command: s.Command,
 		User: s.User, Directory: s.Directory, ReadyTimeout: s.ReadyTimeout, Log: s.Log,
 		Ready: lab.Readiness{TCP: uint16(s.Ready.TCP), HTTP: s.Ready.HTTP, Command: s.Ready.Command},
 	}
@@ -265,7 +265,7 @@ func targetOf(t lab.TargetDefinition) definition {
 
 func serviceOf(s lab.ServiceDefinition) service {
 	out := service{
-		Name: s.Name, Kind: s.Kind, Port: port(s.Port), Upstream: s.Upstream, ReplicaOf: s.ReplicaOf, Command: s.Command,
+		Name: s.Name, Kind: s.Kind, Port: port(s.Port), Upstream: s.Upstream, API: port(s.API), ReplicaOf: s.ReplicaOf, Command: s.Command,
 		User: s.User, Directory: s.Directory, ReadyTimeout: s.ReadyTimeout, Log: s.Log,
 		Ready: ready{TCP: port(s.Ready.TCP), HTTP: s.Ready.HTTP, Command: s.Ready.Command},
 	}

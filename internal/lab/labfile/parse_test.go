@@ -39,7 +39,7 @@ nodes:
     services:
       - {name: postgres, kind: postgres, port: 5432}
       - {name: standby, kind: postgres, port: 5433, replica_of: postgres}
-      - {name: proxy, kind: toxiproxy, port: 15432, upstream: db:5432}
+      - {name: proxy, kind: toxiproxy, port: 15432, upstream: db:5432, api: 8474}
 switches: {lan: {subnet: 10.5.0.0/24, subnet6: fd00:5::/64}}
 links:
   - {a: client, b: web, subnet: 10.1.0.0/24, subnet6: fd00:1::/64, address_a: [10.1.0.7, "fd00:1::7"], address_b: 10.1.0.8, impairment: {delay: 10ms, rate: 100mbit}}
@@ -80,7 +80,7 @@ func TestParse(t *testing.T) {
 			{Name: "db", Services: []lab.ServiceDefinition{
 				{Name: "postgres", Kind: lab.KindPostgres, Port: 5432},
 				{Name: "standby", Kind: lab.KindPostgres, Port: 5433, ReplicaOf: "postgres"},
-				{Name: "proxy", Kind: lab.KindToxiproxy, Port: 15432, Upstream: "db:5432"},
+				{Name: "proxy", Kind: lab.KindToxiproxy, Port: 15432, Upstream: "db:5432", API: 8474},
 			}},
 		},
 		Switches: []lab.Switch{{Name: "lan", Subnet: prefix("10.5.0.0/24"), Subnet6: prefix("fd00:5::/64")}},
