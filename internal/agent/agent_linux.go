@@ -22,6 +22,7 @@ import (
 	"netemd/internal/access"
 	"netemd/internal/audit"
 	"netemd/internal/config"
+	"netemd/internal/engine/stream"
 	"netemd/internal/fault"
 	"netemd/internal/feature"
 	"netemd/internal/journal"
@@ -96,6 +97,7 @@ type Agent struct {
 	places   labPlaces
 	leases   *lease.Manager
 	offloads *offload.Keeper
+	keeper   *stream.Keeper // of toxics on the Toxiproxies of others
 	// definitions are the targets that are no lab's.
 	definitions *definitions
 	journal     *journal.Journal
@@ -232,8 +234,10 @@ func (a *Agent) newLeases() error {
 		return err
 	}
 	s := a.cfg.Settings
+	remote, keeper := stream.NewRemote(a.cfg.StateDir, s.Toxiproxy.Prefixes())
+	a.keeper = keeper
 	a.leases = lease.New(a.telemetry.Steps(lease.Config{
-		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs, newRemote(a.cfg.StateDir, s.Toxiproxy)), Resolve: a.resolveSpec, Standing: location.Standing,
+		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs, remote), Resolve: a.resolveSpec, Standing: location.Standing,
 		Lookup: lookup, LookupEvery: lookupEvery, Protect: g.protect, Offloads: a.offloads,
 		LookEvery: lookEvery, Log: a.cfg.Log, Journal: a.journal,
 		Limits: lease.Limits{

@@ -56,7 +56,7 @@ func (a *Agent) Close(ctx context.Context) error {
 	keep := a.ready && a.cfg.Settings.Keep
 	var errs []error
 	if a.leases != nil {
-		errs = append(errs, a.closeLeases(ctx, keep))
+		errs = append(errs, a.closeLeases(ctx, keep), a.keeper.Close())
 	}
 	if a.server != nil {
 		a.stopServer()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"netemd/internal/config"
 	"netemd/internal/engine/stream"
 	"netemd/internal/fault"
 	"netemd/internal/journal"
@@ -66,17 +65,6 @@ func apiAddresses(ctx context.Context, api string) ([]netip.Addr, error) {
 	return found, err
 }
 
-// newRemote makes what calls the Toxiproxies of others. The addresses are looked at again
-// when they are connected to: a name may lead elsewhere by then.
-func newRemote(stateDir string, allow config.Toxiproxy) *stream.Remote {
-	return &stream.Remote{Tag: stream.Tag(stateDir), Reach: func(at netip.AddrPort) error {
-		if addr := at.Addr().Unmap(); addr.IsLoopback() || allow.Covers(addr) {
-			return nil
-		}
-		return fmt.Errorf("%s is neither a loopback address nor allowed by the configuration (toxiproxy: allow)", at)
-	}}
-}
-
 // sweepToxiproxies takes away what a dead agent made on the Toxiproxies of others, as its
 // journal says, and returns what it did in words.
 func sweepToxiproxies(ctx context.Context, cfg Config, open []journal.Entry) (done []string, err error) {
@@ -98,7 +86,7 @@ func sweepToxiproxies(ctx context.Context, cfg Config, open []journal.Entry) (do
 			disabled[p.API] = append(disabled[p.API], p.Name)
 		}
 	}
-	remote := newRemote(cfg.StateDir, cfg.Settings.Toxiproxy)
+	remote, _ := stream.NewRemote(cfg.StateDir, cfg.Settings.Toxiproxy.Prefixes())
 	var errs []error
 	for api, names := range disabled {
 		d, err := remote.Sweep(ctx, api, names)

@@ -87,10 +87,18 @@ type Toxiproxy struct {
 
 // Covers reports whether an address is allowed by its name here.
 func (t Toxiproxy) Covers(at netip.Addr) bool {
-	return slices.ContainsFunc(t.Allow, func(s string) bool {
-		p, ok := prefixOf(s)
-		return ok && p.Contains(at.Unmap())
-	})
+	return slices.ContainsFunc(t.Prefixes(), func(p netip.Prefix) bool { return p.Contains(at.Unmap()) })
+}
+
+// Prefixes are the addresses and prefixes among Allow.
+func (t Toxiproxy) Prefixes() []netip.Prefix {
+	var all []netip.Prefix
+	for _, s := range t.Allow {
+		if p, ok := prefixOf(s); ok {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // prefixOf reads an address as a prefix of all its bits.

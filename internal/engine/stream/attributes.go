@@ -115,7 +115,7 @@ func number(p *int64) int64 {
 func times(p *int64, unit time.Duration) time.Duration { return time.Duration(number(p)) * unit }
 
 // mark begins the names of the toxics of faults, which clients of the API leave alone.
-const mark = "netemd"
+const mark = "netemd-fault"
 
 // order is the body of a PUT of /netemd/fault: the whole state of the proxy.
 type order struct {

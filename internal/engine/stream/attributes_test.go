@@ -27,7 +27,7 @@ func TestOrders(t *testing.T) {
 		},
 		"defaults are written out": {
 			toxics: []fault.Toxic{{Kind: fault.Latency, Latency: 300 * time.Millisecond}},
-			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[{"name":"netemd-latency_downstream","type":"latency",` +
+			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[{"name":"netemd-fault-latency_downstream","type":"latency",` +
 				`"stream":"downstream","toxicity":1,"attributes":{"latency":300,"jitter":0}}]}`,
 			back: []fault.Toxic{{Kind: fault.Latency, Stream: fault.Downstream, Toxicity: 100, Latency: 300 * time.Millisecond}},
 		},
@@ -37,8 +37,8 @@ func TestOrders(t *testing.T) {
 				{Kind: fault.ResetPeer, Stream: fault.Upstream, Toxicity: 30, Timeout: 2 * time.Second},
 			},
 			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[` +
-				`{"name":"netemd-reset_peer_upstream","type":"reset_peer","stream":"upstream","toxicity":0.3,"attributes":{"timeout":2000}},` +
-				`{"name":"netemd-timeout_downstream","type":"timeout","stream":"downstream","toxicity":0.07,"attributes":{"timeout":0}}]}`,
+				`{"name":"netemd-fault-reset_peer_upstream","type":"reset_peer","stream":"upstream","toxicity":0.3,"attributes":{"timeout":2000}},` +
+				`{"name":"netemd-fault-timeout_downstream","type":"timeout","stream":"downstream","toxicity":0.07,"attributes":{"timeout":0}}]}`,
 			back: []fault.Toxic{
 				{Kind: fault.ResetPeer, Stream: fault.Upstream, Toxicity: 30, Timeout: 2 * time.Second},
 				{Kind: fault.Timeout, Stream: fault.Downstream, Toxicity: 7},
@@ -50,8 +50,8 @@ func TestOrders(t *testing.T) {
 				{Kind: fault.Bandwidth, Stream: fault.Downstream, Toxicity: 100, Rate: 1_250_000},
 			},
 			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[` +
-				`{"name":"netemd-limit_data_downstream","type":"limit_data","stream":"downstream","toxicity":1,"attributes":{"bytes":200}},` +
-				`{"name":"netemd-bandwidth_downstream","type":"bandwidth","stream":"downstream","toxicity":1,"attributes":{"rate":1250}}]}`,
+				`{"name":"netemd-fault-limit_data_downstream","type":"limit_data","stream":"downstream","toxicity":1,"attributes":{"bytes":200}},` +
+				`{"name":"netemd-fault-bandwidth_downstream","type":"bandwidth","stream":"downstream","toxicity":1,"attributes":{"rate":1250}}]}`,
 			back: []fault.Toxic{
 				{Kind: fault.LimitData, Stream: fault.Downstream, Toxicity: 100, Bytes: 200},
 				{Kind: fault.Bandwidth, Stream: fault.Downstream, Toxicity: 100, Rate: 1_250_000},
@@ -59,7 +59,7 @@ func TestOrders(t *testing.T) {
 		},
 		"microseconds between slices": {
 			toxics: []fault.Toxic{{Kind: fault.Slicer, Stream: fault.Upstream, Toxicity: 100, AverageSize: 64, SizeVariation: 32, Delay: 1500 * time.Microsecond}},
-			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[{"name":"netemd-slicer_upstream","type":"slicer","stream":"upstream",` +
+			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[{"name":"netemd-fault-slicer_upstream","type":"slicer","stream":"upstream",` +
 				`"toxicity":1,"attributes":{"average_size":64,"size_variation":32,"delay":1500}}]}`,
 			back: []fault.Toxic{{Kind: fault.Slicer, Stream: fault.Upstream, Toxicity: 100, AverageSize: 64, SizeVariation: 32, Delay: 1500 * time.Microsecond}},
 		},

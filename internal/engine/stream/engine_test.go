@@ -332,12 +332,13 @@ func TestStuckControl(t *testing.T) {
 	stick := func(t *testing.T) *process {
 		p, _ := blocked(t)
 		c := control{socket: p.socket, limit: limit}
-		if err := c.call(context.Background(), "DELETE", "/proxies/pg/toxics/netemd-latency_downstream", nil, nil); !errors.Is(err, ErrStuck) {
+		if err := c.call(context.Background(), "DELETE", "/proxies/pg/toxics/netemd-fault-latency_downstream", nil, nil); !errors.Is(err, ErrStuck) {
 			t.Fatalf("delete of the toxic: %v; the situation cannot be made any more", err)
 		}
 		return p
 	}
 	t.Run("restart", func(t *testing.T) {
+		t.Parallel()
 		p := stick(t)
 		e := New(Config{Limit: limit, Restart: Restart})
 		err := e.Set(context.Background(), p.socket, []fault.Toxic{latency}, time.Now().Add(time.Minute))
@@ -350,6 +351,7 @@ func TestStuckControl(t *testing.T) {
 		wantToxics(t, p, latency.Normalize())
 	})
 	t.Run("no restart", func(t *testing.T) {
+		t.Parallel()
 		p := stick(t)
 		start := time.Now()
 		err := New(Config{Limit: limit}).Clear(context.Background(), p.socket)
@@ -358,6 +360,7 @@ func TestStuckControl(t *testing.T) {
 		}
 	})
 	t.Run("restart fails", func(t *testing.T) {
+		t.Parallel()
 		p := stick(t)
 		no := errors.New("no")
 		e := New(Config{Limit: limit, Restart: func(context.Context, string) error { return no }})
@@ -366,6 +369,7 @@ func TestStuckControl(t *testing.T) {
 		}
 	})
 	t.Run("caller's limit", func(t *testing.T) {
+		t.Parallel()
 		p := stick(t)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -380,7 +384,7 @@ func TestStuckControlFailsOpen(t *testing.T) {
 	t.Parallel()
 	p, _ := blocked(t)
 	c := control{socket: p.socket, limit: 500 * time.Millisecond}
-	if err := c.call(context.Background(), "DELETE", "/proxies/pg/toxics/netemd-latency_downstream", nil, nil); !errors.Is(err, ErrStuck) {
+	if err := c.call(context.Background(), "DELETE", "/proxies/pg/toxics/netemd-fault-latency_downstream", nil, nil); !errors.Is(err, ErrStuck) {
 		t.Fatal(err)
 	}
 	p.lifeline.Close()

@@ -237,18 +237,18 @@ func TestClientsAndFaults(t *testing.T) {
 	}
 	// The same kind and side: two toxics, one after the other.
 	set(t, p, latency)
-	toxics("latency_downstream", "netemd-latency_downstream")
+	toxics("latency_downstream", "netemd-fault-latency_downstream")
 	wantToxics(t, p, latency.Normalize())
 	if _, err := proxy.AddToxic("", "slicer", "", 1, toxiclient.Attributes{"average_size": 9}); err != nil {
 		t.Fatal(err)
 	}
 	set(t, p, fault.Toxic{Kind: fault.Bandwidth, Rate: 1000})
-	toxics("latency_downstream", "slicer_downstream", "netemd-bandwidth_downstream")
+	toxics("latency_downstream", "slicer_downstream", "netemd-fault-bandwidth_downstream")
 
-	_, err = proxy.UpdateToxic("netemd-bandwidth_downstream", 0, nil)
+	_, err = proxy.UpdateToxic("netemd-fault-bandwidth_downstream", 0, nil)
 	wantStatus(t, "changing a fault", err, http.StatusConflict)
-	wantStatus(t, "removing a fault", proxy.RemoveToxic("netemd-bandwidth_downstream"), http.StatusConflict)
-	_, err = proxy.AddToxic("netemd-x", "latency", "", 1, nil)
+	wantStatus(t, "removing a fault", proxy.RemoveToxic("netemd-fault-bandwidth_downstream"), http.StatusConflict)
+	_, err = proxy.AddToxic("netemd-fault-x", "latency", "", 1, nil)
 	wantStatus(t, "a name of faults", err, http.StatusConflict)
 	wantStatus(t, "reset", c.ResetState(), http.StatusConflict)
 	wantStatus(t, "disable", proxy.Disable(), http.StatusConflict)

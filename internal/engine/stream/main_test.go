@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -79,9 +80,12 @@ func eventually(tb testing.TB, limit time.Duration, f func() error) {
 	}
 }
 
+// freeAddress is one of its own each time: a port alone could be another test's by the time
+// that it is listened on.
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	n := addresses.Add(1)
+	l, err := net.Listen("tcp", fmt.Sprintf("127.77.%d.%d:0", n/250, n%250+1))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -125,6 +129,8 @@ func upstream(tb testing.TB, serve func(net.Conn)) string {
 	})
 	return l.Addr().String()
 }
+
+var addresses atomic.Int64
 
 func echo(c net.Conn) { _, _ = io.Copy(c, c) }
 

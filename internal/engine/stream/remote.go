@@ -35,6 +35,8 @@ import (
 type Remote struct {
 	// Tag tells what one agent made from all else; see Tag.
 	Tag string
+	// Life tells the agent's lives apart, in all that it makes; empty: it has one.
+	Life string
 	// Limit of every call; 0 means DefaultLimit.
 	Limit time.Duration
 	// Reach decides about an address of the API as it is connected to; nil allows
@@ -69,7 +71,7 @@ func short(text string) string {
 
 // Mark begins the names of the toxics that r makes on p, and is the name of a proxy of its
 // own. Two spellings of one proxy have two, and so do not undo one another.
-func (r *Remote) Mark(p target.Toxiproxy) string { return r.Tag + "-" + short(p.String()) }
+func (r *Remote) Mark(p target.Toxiproxy) string { return r.Tag + "-" + short(r.Life+" "+p.String()) }
 
 // name is the proxy's name in the API.
 func (r *Remote) name(p target.Toxiproxy) string {
