@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 		leave(s)
 		os.Exit(1)
 	}
+	if s := os.Getenv(toxicEnv); s != "" {
+		leaveToxic(s)
+		os.Exit(1)
+	}
 	testenv.Main(m)
 }
 
