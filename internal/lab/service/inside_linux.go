@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,7 +83,9 @@ func inside(at map[inode]string) (map[int]string, error) {
 	return found, nil
 }
 
-// end ends processes and their descendants, all at the same time.
+// end ends processes and their descendants, all at the same time. What has not ended when it
+// was asked to is stopped before it is killed: one that starts another meanwhile, which
+// leaves the namespace, would be killed without it, and nobody would find that again.
 func end(pids map[int]string) error {
 	var found []Process
 	var errs []error
@@ -94,6 +97,45 @@ func end(pids map[int]string) error {
 		found, errs = append(found, p), append(errs, err)
 	}
 	more, err := descendants(slices.Collect(maps.Keys(pids))...)
-	errs = append(errs, err, stopAll(append(found, more...), Step{unix.SIGTERM, 300 * time.Millisecond}, Step{unix.SIGKILL, killLimit}))
-	return errors.Join(errs...)
+	errs = append(errs, err)
+	found = append(found, more...)
+	_ = stopAll(found, Step{unix.SIGTERM, 300 * time.Millisecond}) // what it says of those that are left, the next says
+	found, err = freeze(slices.DeleteFunc(found, func(p Process) bool { return !p.Alive() }))
+	return errors.Join(append(errs, err, stopAll(found, Step{unix.SIGKILL, killLimit}))...)
+}
+
+// stopLimit is how long SIGSTOP may take: a process that waits for a device stops late, and
+// starts nothing meanwhile.
+const stopLimit = 200 * time.Millisecond
+
+// runs reports whether it is neither stopped nor ended.
+func (p Process) runs() bool {
+	s, err := readStat(p.PID)
+	return err == nil && s.start == p.Start && !strings.ContainsRune("TtZX", rune(s.state))
+}
+
+// freeze stops processes and their descendants, so that none of them starts another, and
+// returns them all.
+func freeze(roots []Process) (all []Process, err error) {
+	seen := map[int]bool{}
+	for next := roots; len(next) > 0; {
+		for _, p := range next {
+			seen[p.PID] = true
+			if fd, ok, _ := p.open(); ok {
+				_ = unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0)
+				_ = unix.Close(fd)
+			}
+		}
+		all = append(all, next...)
+		for end := time.Now().Add(stopLimit); slices.ContainsFunc(next, Process.runs) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		// Those that were just stopped may have started others before that.
+		found, err := descendants(slices.Collect(maps.Keys(seen))...)
+		if err != nil {
+			return all, err
+		}
+		next = slices.DeleteFunc(found, func(p Process) bool { return seen[p.PID] })
+	}
+	return all, nil
 }

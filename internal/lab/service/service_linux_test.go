@@ -331,6 +331,44 @@ func TestStopInside(t *testing.T) {
 	}
 }
 
+// TestStopInsideLate has a process that starts another one, elsewhere, when it is asked to end,
+// as one does that is just beginning.
+func TestStopInsideLate(t *testing.T) {
+	for range 20 { // a slow machine may be at the end before it has begun
+		if stopLate(t) {
+			return
+		}
+	}
+	t.Error("what was started late never began")
+}
+
+// stopLate reports whether the late process had begun.
+func stopLate(t *testing.T) bool {
+	t.Helper()
+	p := newPlace(t)
+	o := p.shell(`trap 'unshare -Urn sh -c "trap : TERM; echo late \$\$ .; while :; do sleep 0.05; done" & trap "" TERM' TERM; while :; do sleep 0.05; done`)
+	if _, err := p.start(t, o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := StopInside(t.Context(), []string{p.namespace}); err != nil {
+		t.Error(err)
+	}
+	_, after, _ := strings.Cut(p.log(t), "late ")
+	text, _, ok := strings.Cut(after, " .")
+	if !ok {
+		return false
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if far, err := Identify(pid); err == nil && far.Alive() {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		t.Errorf("process %d in another namespace lives on", pid)
+	}
+	return true
+}
+
 func TestLookUp(t *testing.T) {
 	for _, name := range []string{"nobody", "65534"} {
 		if id, err := LookUp(name); err != nil || id.UID != 65534 {
