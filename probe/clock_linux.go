@@ -20,7 +20,7 @@ func Now() int64 { return offset + int64(time.Since(zero)) }
 
 // calibrate takes the best of some readings: the one between two of Go's that are nearest.
 func calibrate() (offset int64) {
-	for best, n := time.Duration(math.MaxInt64), 0; n < 32; n++ {
+	for best, n := time.Duration(math.MaxInt64), 0; n < 16; n++ {
 		before := time.Since(zero)
 		at := monotonic()
 		after := time.Since(zero)

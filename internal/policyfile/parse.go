@@ -3,7 +3,6 @@ package policyfile
 import (
 	"errors"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -51,10 +50,16 @@ func Schema() ([]byte, error) {
 	return format.Schema("", "A client policy of netemd", file{})
 }
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+// validName is of characters of which no shell and no file system makes anything.
+func validName(name string) bool {
+	other := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))
+	}
+	return name != "" && len(name) <= 64 && !strings.ContainsFunc(name, other) && !strings.ContainsRune("-_.", rune(name[0]))
+}
 
 func checkName(name string) error {
-	if validName.MatchString(name) {
+	if validName(name) {
 		return nil
 	}
 	return &qdisc.FieldError{Field: "policy", Value: name, Want: "a name: letters, digits, '-', '_' and '.', at most 64, the first one a letter or digit"}

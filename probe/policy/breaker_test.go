@@ -63,10 +63,10 @@ var histories = []history{
 }
 
 // follow plays a history, and says what went otherwise.
-func (h history) follow(make func(Breaker, Clock) gate) error {
+func (h history) follow(build func(Breaker, Clock) gate) error {
 	clock := NewFakeClock()
 	b := *Policy{Breaker: &h.breaker}.WithDefaults().Breaker
-	g := make(b, clock)
+	g := build(b, clock)
 	var last string
 	note := func(e probe.PolicyEvent) {
 		if e.Event != refused && e.Event != permitted {

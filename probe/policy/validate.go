@@ -120,8 +120,8 @@ func (p Policy) Validate() error {
 		}
 	}
 	c := check{refuse}
-	c.duration("timeout.call", p.CallTimeout, probe.MinTimeout, MaxCallTimeout, true)
-	c.duration("timeout.attempt", p.AttemptTimeout, probe.MinTimeout, probe.MaxTimeout, true)
+	c.duration("timeout.call", p.CallTimeout, probe.MinTimeout, MaxCallTimeout)
+	c.duration("timeout.attempt", p.AttemptTimeout, probe.MinTimeout, probe.MaxTimeout)
 	refuse(p.CallTimeout != 0 && p.AttemptTimeout > p.CallTimeout, "timeout.attempt", p.AttemptTimeout.String(), "at most the call's, "+p.CallTimeout.String())
 	p.Retry.check(c)
 	p.Budget.check(c)
@@ -131,13 +131,13 @@ func (p Policy) Validate() error {
 	p.Bulkhead.check(c)
 	if f := p.Fallback; f != nil {
 		c.word("fallback.answer", f.Answer, AnswerDefault, AnswerCached)
-		c.duration("fallback.max_age", f.MaxAge, 0, 24*time.Hour, true)
+		c.duration("fallback.max_age", f.MaxAge, 0, 24*time.Hour)
 		refuse(f.MaxAge != 0 && f.Answer != AnswerCached, "fallback.max_age", f.MaxAge.String(), "answer: cached beside it")
 		c.classes("fallback.on", f.On, append(errorClasses, probe.Rejected)...)
 	}
 	if d := p.Deadline; d != nil {
 		c.word("deadline.pass", d.Pass, PassAttempt, PassCall)
-		c.duration("deadline.reserve", d.Reserve, 0, time.Minute, true)
+		c.duration("deadline.reserve", d.Reserve, 0, time.Minute)
 		refuse(d.Pass == PassCall && p.CallTimeout == 0, "deadline.pass", d.Pass, "timeout.call beside it")
 	}
 	if i := p.Idempotency; i != nil {
@@ -153,9 +153,9 @@ func (r *Retry) check(c check) {
 	}
 	c.number("retry.max_attempts", r.MaxAttempts, 1, MaxMaxAttempts)
 	c.word("retry.backoff", string(r.Backoff), string(None), string(Fixed), string(Exponential), string(FullJitter), string(EqualJitter), string(DecorrelatedJitter))
-	c.duration("retry.base", r.Base, time.Microsecond, longest, true)
+	c.duration("retry.base", r.Base, time.Microsecond, longest)
 	c.refuse(!(r.Factor == 0 || r.Factor >= 1 && r.Factor <= 10), "retry.factor", number(r.Factor), "a number from 1 to 10, such as 1.5")
-	c.duration("retry.max_delay", r.MaxDelay, time.Microsecond, time.Hour, true)
+	c.duration("retry.max_delay", r.MaxDelay, time.Microsecond, time.Hour)
 	base := r.Base
 	set(&base, DefaultBase)
 	c.refuse(r.MaxDelay > 0 && r.MaxDelay < base, "retry.max_delay", r.MaxDelay.String(), "at least the base, "+base.String())
@@ -175,7 +175,7 @@ func (h *Hedge) check(c check) {
 	if h == nil {
 		return
 	}
-	c.duration("hedge.delay", h.Delay, time.Microsecond, longest, true)
+	c.duration("hedge.delay", h.Delay, time.Microsecond, longest)
 	c.refuse(!(h.Percentile >= 0 && h.Percentile < 1), "hedge.percentile", percent(h.Percentile), "a percentage above 0% and below 100%, such as 95%")
 	c.refuse(h.Delay == 0 && h.Percentile == 0, "hedge.delay", "", "a duration, such as 50ms, or percentile beside it")
 	c.number("hedge.window", h.Window, minSeen, 1000)
@@ -189,7 +189,7 @@ func (b *Breaker) check(c check) {
 	c.number("breaker.consecutive", b.Consecutive, 1, 10_000)
 	c.refuse(!(b.Ratio >= 0 && b.Ratio <= 1), "breaker.ratio", percent(b.Ratio), "a percentage above 0% and up to 100%, such as 50%")
 	c.number("breaker.window.calls", b.Calls, 1, 10_000)
-	c.duration("breaker.window.time", b.Period, 100*time.Millisecond, time.Hour, true)
+	c.duration("breaker.window.time", b.Period, 100*time.Millisecond, time.Hour)
 	c.refuse(b.Calls != 0 && b.Period != 0, "breaker.window", "", "calls or time, not both")
 	c.refuse(b.Ratio == 0 && (b.Calls != 0 || b.Period != 0), "breaker.window", "", "ratio beside it")
 	c.refuse(b.Ratio == 0 && b.MinCalls != 0, "breaker.min_calls", strconv.Itoa(b.MinCalls), "ratio beside it")
@@ -200,7 +200,7 @@ func (b *Breaker) check(c check) {
 		most = DefaultWindow
 	}
 	c.number("breaker.min_calls", b.MinCalls, 1, most)
-	c.duration("breaker.open", b.Open, time.Millisecond, time.Hour, true)
+	c.duration("breaker.open", b.Open, time.Millisecond, time.Hour)
 	c.number("breaker.probes", b.Probes, 1, 1000)
 	c.number("breaker.successes", b.Successes, 1, max(b.Probes, 1))
 	c.classes("breaker.on", b.On, errorClasses...)
@@ -212,7 +212,7 @@ func (b *Bulkhead) check(c check) {
 	}
 	c.number("bulkhead.concurrent", b.Concurrent, 1, 100_000)
 	c.number("bulkhead.queue", b.Queue, 0, 1_000_000)
-	c.duration("bulkhead.wait", b.Wait, 0, longest, true)
+	c.duration("bulkhead.wait", b.Wait, 0, longest)
 	c.refuse(b.Wait != 0 && b.Queue == 0, "bulkhead.wait", b.Wait.String(), "queue beside it: nobody waits without one")
 }
 
@@ -221,13 +221,13 @@ type check struct {
 	refuse func(bad bool, field, value, want string)
 }
 
-// number refuses what is out of range; 0 is the default.
+// number and duration refuse what is out of range; 0 is the default.
 func (c check) number(field string, v, least, most int) {
 	c.refuse(v != 0 && (v < least || v > most), field, strconv.Itoa(v), fmt.Sprintf("a number from %d to %d", least, most))
 }
 
-func (c check) duration(field string, v, least, most time.Duration, zero bool) {
-	c.refuse(!(zero && v == 0) && (v < least || v > most), field, v.String(), fmt.Sprintf("a duration from %s to %s", short(least), short(most)))
+func (c check) duration(field string, v, least, most time.Duration) {
+	c.refuse(v != 0 && (v < least || v > most), field, v.String(), fmt.Sprintf("a duration from %s to %s", short(least), short(most)))
 }
 
 func (c check) word(field, v string, allowed ...string) {
