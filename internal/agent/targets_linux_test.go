@@ -110,6 +110,8 @@ func TestKindsOfTargets(t *testing.T) {
 		{"host, from", "k-host", fault.From, true, true},
 		{"netns", "netns:" + b, fault.To, false, false},
 		{"netns, from", "netns:" + b, fault.From, false, true},
+		{"netns, its device", "netns:" + b + "%v1", fault.To, false, true},
+		{"netns, its device, added", add(target.Definition{Name: "k-ns", Namespace: b + "%v1"}), fault.To, false, true},
 		{"netns by its path", fmt.Sprintf("netns:/proc/%d/ns/net:5432", pid), fault.To, true, true},
 		{"pid", fmt.Sprintf("pid:%d", pid), fault.To, false, true},
 		{"pid with a port", fmt.Sprintf("pid:%d:5432/tcp", pid), fault.To, true, true},
@@ -150,7 +152,7 @@ func TestKindsOfTargets(t *testing.T) {
 	for _, x := range all {
 		names[x.Name] = x.Origin
 	}
-	if err != nil || len(names) != 3 || names["k-host"] != target.OriginAdded {
+	if err != nil || len(names) != 4 || names["k-host"] != target.OriginAdded {
 		t.Errorf("targets: %v, %v", names, err)
 	}
 }
@@ -220,6 +222,8 @@ func TestTargetsThatAreNot(t *testing.T) {
 		fmt.Sprintf("netns:/proc/%d/ns/net", pid):         {target.ErrVanished, "no such file"},
 		"netns:nt-agent-nothere":                          {qdisc.ErrInvalid, "want a network namespace that exists: "},
 		"netns:" + two:                                    {qdisc.ErrInvalid, "e1, e2"},
+		"netns:" + two + "%e3":                            {qdisc.ErrInvalid, "e1, e2"},
+		"netns:" + two + "%":                              {qdisc.ErrInvalid, "netns"},
 		"container:nothere":                               {nil, "unknown container"},
 		"host:203.0.113.7%x":                              {qdisc.ErrInvalid, "host"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"netemd/internal/fault"
 	"netemd/internal/testenv"
@@ -45,8 +46,8 @@ func outlived(t *testing.T, kind string, engine fault.Engine) {
 		t.Skipf("this kernel lacks what engine %s needs", engine)
 	}
 	const hit = "10.78.0.2:5432"
-	spec := ebpfLoss(text)
-	spec.Engine, spec.Reattach = engine, kind == "container"
+	spec := lossOf(text)
+	spec.Engine, spec.TTL, spec.Reattach = engine, time.Minute, kind == "container"
 	f, err := c.Apply(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)

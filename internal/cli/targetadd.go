@@ -33,6 +33,21 @@ func parseNamespace(s string) (string, error) {
 	return ref, nil
 }
 
+// parseWithin is parseNamespace of one that may have a device behind it.
+func parseWithin(s string) (string, error) {
+	i := strings.LastIndexByte(s, '%')
+	if i < 0 {
+		return parseNamespace(s)
+	}
+	ref, err := parseNamespace(s[:i])
+	if err == nil {
+		if err = namespaces.CheckDevice(s[i+1:]); err != nil {
+			err = &qdisc.FieldError{Value: s, Want: wantNamespace + ", a device behind a '%'"}
+		}
+	}
+	return ref + s[i:], err
+}
+
 func parsePID(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n <= 0 {
@@ -83,9 +98,9 @@ func (a *app) targetAdd() *cobra.Command {
 	flags.Var(once(&d.Cgroup, "PATH", "the path of a cgroup, such as /payments/api"), "cgroup", "the processes of the cgroup at `PATH`")
 	flags.Var(once(&d.Unit, "UNIT", "the name of a systemd unit"), "unit", "the processes of the systemd `UNIT`")
 	flags.Var(once(&d.Toxiproxy, "PROXY@HOST:PORT", "a proxy of a Toxiproxy that runs already, such as redis@127.0.0.1:8474"), "toxiproxy", "a proxy of a Toxiproxy that runs already: `PROXY@HOST:PORT`")
-	flags.Var(once(&d.Device, "DEV", wantDevice), "dev", "the device `DEV`; beside --container, --pid and --netns the one of several in there, beside --cgroup and --unit that of their packets")
+	flags.Var(once(&d.Device, "DEV", wantDevice), "dev", "the device `DEV`; beside --container and --pid the one of several in there, beside --cgroup and --unit that of their packets; by itself or beside --netns that device itself: to it is what leaves there")
 	flags.Var(typed(&d.AddressIn, "PREFIX", parseAddressIn, nil), "address-in", "the one device with an address in `PREFIX`")
-	flags.Var(typed(&d.Namespace, "NAME", parseNamespace, nil), "netns", "the network namespace `NAME` (or its path, or pid:N); beside others the one in which they are looked for")
+	flags.Var(typed(&d.Namespace, "NAME", parseWithin, nil), "netns", "the network namespace `NAME` (or its path, or pid:N), with %DEV behind it by that device of several: to it is what arrives there; beside others the one in which they are looked for")
 	flags.Var(listed(&d.Ports, "PORT", target.ParsePorts), "port", "only these ports of it, such as 5432 or 8000-8100")
 	flags.Var(typed(&d.Protocol, "NAME", parseProtocol, nil), "protocol", "only tcp, udp, icmp, icmpv6, sctp or a protocol's number")
 	completeWords(cmd, "protocol", []string{"tcp", "udp", "icmp", "icmpv6", "sctp"})

@@ -103,7 +103,7 @@ func (f Finder) only(ctx context.Context, namespace, name string) (link, error) 
 	}
 	return link{}, fault.WithHint(&qdisc.FieldError{
 		Field: "device", Want: "the device of " + whose(namespace) + " that is meant, by its name: " + choices(namesOf(found), avoided),
-	}, "name it: container:NAME%DEVICE, pid:N%DEVICE, --dev DEVICE --netns NAME, or 'netemctl target add NAME ... --device DEVICE'")
+	}, "name it: container:NAME%DEVICE, pid:N%DEVICE or netns:NAME%DEVICE, also with 'netemctl target add'; --dev DEVICE --netns NAME is the device itself, so that 'to' is what leaves there")
 }
 
 // named2 refuses a device whose packets cannot be read, as named does.

@@ -28,8 +28,12 @@ func (f Finder) Find(ctx context.Context, d target.Definition) (target.Target, e
 		return proxy(d)
 	}
 	var err error
-	if d.Namespace, err = namespaces.ParseReference(d.Namespace); err != nil {
+	within, inside := d.Within()
+	if within, err = namespaces.ParseReference(within); err != nil {
 		return target.Target{}, err
+	}
+	if d.Namespace = within; inside != "" {
+		d.Namespace += "%" + inside
 	}
 	find := map[target.Kind]func(context.Context, target.Definition) (target.Target, error){
 		target.KindInterface: f.device, target.KindNamespace: f.namespace, target.KindProcess: f.process,
@@ -105,12 +109,13 @@ func (f Finder) device(ctx context.Context, d target.Definition) (target.Target,
 
 // namespace finds the one device of a namespace.
 func (f Finder) namespace(ctx context.Context, d target.Definition) (target.Target, error) {
-	l, err := f.only(ctx, d.Namespace, d.Device)
+	namespace, device := d.Within()
+	l, err := f.only(ctx, namespace, device)
 	if err != nil {
 		return target.Target{}, err
 	}
 	t := l.inside(d.Flows())
-	t.ServerNamespace = d.Namespace
+	t.ServerNamespace = namespace
 	return t, nil
 }
 

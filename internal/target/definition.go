@@ -71,7 +71,9 @@ type Definition struct {
 	// Device is a network device; beside Container, PID and Namespace the one of several
 	// in there, beside Cgroup and Unit the one that their packets pass.
 	Device string `json:"device,omitempty"`
-	// Namespace is a reference as of package namespaces: alone all of that namespace, beside
+	// Namespace is a reference as of package namespaces: alone all of that namespace, whose
+	// one device of several a "%DEVICE" behind it says (what goes to the namespace arrives there,
+	// while Device is the device itself, and what goes to it leaves there); beside
 	// Device, AddressIn, Host, Cgroup and Unit the one in which they, or the packets of these,
 	// are looked for; empty: the agent's.
 	Namespace string `json:"netns,omitempty"`
@@ -103,9 +105,22 @@ func (d Definition) Kind() Kind {
 	return ""
 }
 
+// Within is the reference of d's namespace, and the device of it that a "%DEVICE" behind that
+// says, which only a namespace itself may have.
+func (d Definition) Within() (namespace, device string) {
+	if d.Kind() != KindNamespace {
+		return d.Namespace, ""
+	}
+	i := strings.LastIndexByte(d.Namespace, '%')
+	if i < 0 {
+		return d.Namespace, ""
+	}
+	return d.Namespace[:i], d.Namespace[i+1:]
+}
+
 // Subject is what d stands for without its ports: "container:web%eth1", "dev:v0@blue".
 func (d Definition) Subject() string {
-	namespace := d.Namespace
+	namespace, device := d.Within()
 	if ref, err := namespaces.ParseReference(namespace); err == nil {
 		namespace = ref
 	}
@@ -143,7 +158,8 @@ func (d Definition) Subject() string {
 		}
 		return within("dev:" + d.Device)
 	case KindNamespace:
-		return "netns:" + namespace
+		d.Device = device
+		return inside("netns:" + namespace)
 	}
 	return ""
 }
@@ -154,6 +170,8 @@ func (d Definition) Aim() string {
 	switch d.Kind() {
 	case KindContainer, KindProcess, KindCgroup, KindUnit:
 		d.Device, d.Namespace = "", ""
+	case KindNamespace:
+		d.Namespace, _ = d.Within()
 	}
 	return d.Subject()
 }
@@ -239,7 +257,7 @@ var inlineKinds = []Kind{KindContainer, KindProcess, KindNamespace, KindAddress,
 // inlineForms are they in words.
 const inlineForms = "container:NAME, pid:N, netns:NAME, host:NAME, cgroup:/PATH or unit:NAME, each with :PORT behind it if need be; or toxiproxy:PROXY@HOST:PORT"
 
-// Parse reads an inline form: KIND:WHAT, of a container and a process with %DEVICE for one of several devices, behind it :PORT, :PORT,PORT-PORT and /PROTOCOL where
+// Parse reads an inline form: KIND:WHAT, of a container, a process and a namespace with %DEVICE for one of several devices, behind it :PORT, :PORT,PORT-PORT and /PROTOCOL where
 // they are said. An address of IPv6 with a port stands in brackets. The error is a
 // *qdisc.FieldError.
 func Parse(text string) (Definition, error) {

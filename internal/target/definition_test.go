@@ -26,6 +26,8 @@ func TestParse(t *testing.T) {
 		"pid:4711:5432":                    {PID: 4711, Ports: port},
 		"netns:blue":                       {Namespace: "blue"},
 		"netns:blue:5432":                  {Namespace: "blue", Ports: port},
+		"netns:blue%v0":                    {Namespace: "blue%v0"},
+		"netns:/run/x/ab12%v0:5432":        {Namespace: "/run/x/ab12%v0", Ports: port},
 		"netns:/proc/4711/ns/net":          {Namespace: "/proc/4711/ns/net"},
 		"netns:/run/x/ab12:5432":           {Namespace: "/run/x/ab12", Ports: port},
 		"host:db.example":                  {Host: "db.example"},

@@ -130,8 +130,12 @@ func (v *validation) subject(d Definition) {
 	if d.Device != "" {
 		v.deviceAs("device", d.Device)
 	}
-	if n := d.Namespace; n != "" {
-		if _, err := namespaces.ParseReference(n); err != nil {
+	n, device := d.Within()
+	if strings.HasSuffix(d.Namespace, "%") || device != "" {
+		v.deviceAs("netns", device)
+	}
+	if d.Namespace != "" {
+		if _, err := namespaces.ParseReference(n); err != nil || n == "" {
 			v.refuse("netns", n, namespaces.WantReference)
 		}
 	}
