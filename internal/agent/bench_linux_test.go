@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"netemd/internal/fault"
+	"netemd/internal/offload"
 	"netemd/internal/target"
 	"netemd/qdisc"
 )
@@ -26,5 +28,21 @@ func BenchmarkApply(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkSweep is the look into 300 namespaces of others with which an agent starts.
+func BenchmarkSweep(b *testing.B) {
+	for i := range 300 {
+		netns(b, fmt.Sprintf("sweep%d", i))
+	}
+	dir := b.TempDir()
+	for b.Loop() {
+		if _, err := sweep(b.Context(), dir, offload.New(dir), nil, true); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		time.Sleep(1500 * time.Millisecond) // what is kept open of a sweep is let go
+		b.StartTimer()
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"netemd/internal/engine/ebpf"
 	"netemd/internal/fault"
 	"netemd/internal/offload"
@@ -120,18 +118,5 @@ func TestLeftoverThatCannotBeUndone(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), record) {
 		t.Errorf("the log does not name %s:\n%s", record, log.String())
-	}
-}
-
-// A device of ours is told with the device that was impaired.
-func TestServant(t *testing.T) {
-	v0 := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "v0", Index: 7}}
-	for alias, want := range map[string]string{
-		"netemd1 state=/run/netemd dev=7 hook=egress clsact=new": ", for a fault at v0",
-		"netemd1 state=/run/netemd dev=70 hook=egress":           "",
-	} {
-		if got := servant(&netlink.Ifb{LinkAttrs: netlink.LinkAttrs{Alias: alias}}, []netlink.Link{v0}); got != want {
-			t.Errorf("%s: %q, want %q", alias, got, want)
-		}
 	}
 }

@@ -258,7 +258,7 @@ func TestLabsAtTheSameTime(t *testing.T) {
 	if err != nil || len(infos) == 0 {
 		t.Fatal(infos, err)
 	}
-	if _, err := a.labDown(t.Context(), infos[0].Name); err != nil {
+	if _, err := a.labs.Down(t.Context(), infos[0].Name); err != nil {
 		t.Fatal(err)
 	}
 	d := lab.Definition{Name: fmt.Sprintf("nt-agent-%d-last", os.Getpid()), Nodes: []lab.Node{{Name: "a", Sysctls: []lab.Sysctl{{Name: "net.no_such_thing", Value: "1"}}}}}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
+	"sync"
+	"sync/atomic"
 
-	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"netemd/internal/engine/ebpf"
 	"netemd/internal/engine/netem"
@@ -86,20 +86,7 @@ func sweep(ctx context.Context, stateDir string, offloads *offload.Keeper, open 
 			names = append(names, e.Name)
 		}
 	}
-	done, err = ebpf.Sweep(ctx, names)
-	found := traces(ctx, names)
-	err = errors.Join(netem.Sweep(ctx, names, stateDir), err)
-	for what, n := range traces(ctx, names) {
-		found[what] -= n
-	}
-	for _, what := range slices.Sorted(maps.Keys(found)) {
-		switch n := found[what]; {
-		case n == 1:
-			done = append(done, what)
-		case n > 1:
-			done = append(done, fmt.Sprintf("%s, %d times", what, n))
-		}
-	}
+	done, err = sweepAll(ctx, names, stateDir)
 	back, gone, repaired := offloads.Repair(ctx)
 	for _, o := range back {
 		done = append(done, fmt.Sprintf("what kept offload off at %s: %s", at(o.Namespace, o.Device), fault.FeatureNames(o.Off)))
@@ -124,38 +111,46 @@ func at(namespace, device string) string {
 	return device + " in netns " + namespace
 }
 
-// traces counts the devices of ours that the netem engine's faults leave, with all that
-// is on them. What goes between two looks at them was removed. It is for telling only:
-// what cannot be seen is not told.
-func traces(ctx context.Context, names []string) map[string]int {
-	found := map[string]int{}
-	for _, name := range names {
-		_ = namespaces.Do(ctx, name, func() error {
-			links, err := netlink.LinkList()
-			for _, l := range links {
-				if strings.HasPrefix(l.Attrs().Alias, traceName) {
-					found["device "+at(name, l.Attrs().Name)+servant(l, links)]++
-				}
+// sweepers is how many namespaces are looked into at a time. What costs is entering them,
+// on which the kernel's own locks allow no more.
+const sweepers = 4
+
+// sweepAll has both engines look into each namespace, once, and returns what they removed in
+// the order of the names.
+func sweepAll(ctx context.Context, names []string, stateDir string) (done []string, err error) {
+	names = apart(names)
+	removed, errs := make([][]string, len(names)), make([]error, len(names))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(sweepers, len(names)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
+				filters, err1 := ebpf.Sweep(ctx, names[i:i+1])
+				devices, err2 := netem.Sweep(ctx, names[i:i+1], stateDir)
+				removed[i], errs[i] = append(filters, devices...), errors.Join(err1, err2)
 			}
-			return err
 		})
 	}
-	return found
+	wg.Wait()
+	return slices.Concat(removed...), errors.Join(errs...)
 }
 
-// servant says for which device one of ours was made, by the netem engine's record in
-// its alias.
-func servant(l netlink.Link, links []netlink.Link) string {
-	for word := range strings.FieldsSeq(l.Attrs().Alias) {
-		for _, o := range links {
-			if word == fmt.Sprintf("dev=%d", o.Attrs().Index) {
-				return ", for a fault at " + o.Attrs().Name
+// apart leaves out what is another name of a namespace that is among the names already: two
+// that sweep it at the same time would find each other's work.
+func apart(names []string) (different []string) {
+	type file struct{ dev, inode uint64 }
+	seen := map[file]bool{}
+	for _, name := range names {
+		var st unix.Stat_t
+		path, err := namespaces.Path(name)
+		if err == nil && unix.Stat(path, &st) == nil {
+			at := file{st.Dev, st.Ino}
+			if seen[at] {
+				continue
 			}
+			seen[at] = true
 		}
+		different = append(different, name)
 	}
-	return ""
+	return different
 }
-
-// traceName begins the alias of each device of the netem engine's. That of a lab's lo is
-// another one.
-const traceName = "netemd1 "

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,7 +118,7 @@ func testKilled(t *testing.T) {
 			for _, hook := range hooks {
 				b.kill(t, at, hook)
 				for range 2 {
-					if err := sweeper.sweep(t.Context(), []string{b.near, "nt-netem-no-such"}); err != nil {
+					if _, err := sweeper.sweep(t.Context(), []string{b.near, "nt-netem-no-such"}); err != nil {
 						t.Errorf("beside %s, killed at %q: %v", with, at, err)
 					}
 				}
@@ -138,8 +139,12 @@ func testKilled(t *testing.T) {
 	if err := other.Set(t.Context(), b.foreign(target.Egress, udp), qdisc.Netem{Delay: ms}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := sweeper.sweep(t.Context(), []string{b.near}); err != nil {
+	removed, err := sweeper.sweep(t.Context(), []string{b.near})
+	if err != nil {
 		t.Error(err)
+	}
+	if !slices.ContainsFunc(removed, func(r string) bool { return strings.HasSuffix(r, " in netns "+b.near+", for a fault at v0") }) {
+		t.Errorf("the sweep says that it removed %q, want the device of the killed agent's fault at v0", removed)
 	}
 	if st, err := other.Read(t.Context(), b.foreign(target.Egress, udp)); err != nil || st.Netem.Delay != ms {
 		t.Errorf("the other agent's fault: %v, %v", st.Netem, err)

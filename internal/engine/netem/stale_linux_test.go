@@ -29,7 +29,7 @@ func TestSweepBesideHalfANamespace(t *testing.T) {
 	if os.Getenv("NETEMD_TEST_NETEM") == "" {
 		sweeper.dial = fakeDial
 	}
-	if err := sweeper.sweep(t.Context(), []string{half, whole}); err != nil {
+	if _, err := sweeper.sweep(t.Context(), []string{half, whole}); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"netemd/internal/target"
@@ -18,37 +19,40 @@ const sweepDrain = 2 * time.Second
 // and gates, and a clsact that they made, once nothing stands in it. It finds what a process
 // left that was killed at any step, and is idempotent. No engine with that state may
 // run. A namespace that does not exist, or that somebody is just making or deleting
-// (namespaces.ErrStale), is no error; Sweep goes on after errors and joins them. It needs what Engine needs.
-func Sweep(ctx context.Context, names []string, state string) error {
+// (namespaces.ErrStale), is no error; Sweep goes on after errors and joins them. It says in
+// words which devices it removed. It needs what Engine needs.
+func Sweep(ctx context.Context, names []string, state string) (removed []string, err error) {
 	return New(Config{State: state}).sweep(ctx, names)
 }
 
-func (e *Engine) sweep(ctx context.Context, names []string) error {
+func (e *Engine) sweep(ctx context.Context, names []string) (removed []string, err error) {
 	var errs []error
 	for _, name := range names {
-		if err := e.sweepNamespace(ctx, name); absent(err) != nil && !errors.Is(err, namespaces.ErrStale) {
+		found, err := e.sweepNamespace(ctx, name)
+		removed = append(removed, found...)
+		if absent(err) != nil && !errors.Is(err, namespaces.ErrStale) {
 			errs = append(errs, fmt.Errorf("netem: sweep namespace %q: %w", name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return removed, errors.Join(errs...)
 }
 
-func (e *Engine) sweepNamespace(ctx context.Context, name string) error {
+func (e *Engine) sweepNamespace(ctx context.Context, name string) (removed []string, err error) {
 	ns, err := namespaces.Share(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := e.connectTo(ns)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = c.Close() }()
 	all, err := c.links()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	errs := []error{e.sweepFilters(c, all)}
-	var left, gates []link
+	var left, gates, ours []link
 	for _, l := range all {
 		r, _ := parseRecord(l.alias)
 		switch {
@@ -58,7 +62,10 @@ func (e *Engine) sweepNamespace(ctx context.Context, name string) error {
 			left = append(left, l)
 		case l.ourKind() && l.alias == "" && ourName(l.name, e.state): // half made
 			errs = append(errs, c.deleteLink(l))
+		default:
+			continue
 		}
+		ours = append(ours, l)
 	}
 	errs = append(errs, c.waitEmpty(ctx, left))
 	for _, l := range left {
@@ -67,7 +74,32 @@ func (e *Engine) sweepNamespace(ctx context.Context, name string) error {
 	for _, l := range gates { // those whose ifb was gone
 		errs = append(errs, e.discard(c, l))
 	}
-	return errors.Join(errs...)
+	if len(ours) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	after, err := c.links()
+	for _, l := range ours {
+		stays := func(o link) bool { return o.index == l.index && o.name == l.name }
+		if err == nil && !slices.ContainsFunc(after, stays) {
+			removed = append(removed, inWords(l, name, all))
+		}
+	}
+	return removed, errors.Join(append(errs, err)...)
+}
+
+// inWords says what a device of ours was, and for which other one it was made.
+func inWords(l link, namespace string, all []link) string {
+	text := "device " + l.name
+	if namespace != "" {
+		text += " in netns " + namespace
+	}
+	r, _ := parseRecord(l.alias)
+	for _, o := range all {
+		if r.device != 0 && o.index == r.device {
+			text += ", for a fault at " + o.name
+		}
+	}
+	return text
 }
 
 // sweepFilters deletes the filters with this engine's mark, whether their ifb is still

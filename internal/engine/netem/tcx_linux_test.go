@@ -121,7 +121,8 @@ func TestKilledUnderTraffic(t *testing.T) {
 		for _, at := range []string{"netem.ifb.up", "netem.filter.set", "netem.filter.gone"} {
 			tr.whole(t, tr.beside(t, 200, func() error {
 				b.kill(t, at, hook)
-				return sweeper.sweep(t.Context(), []string{b.near})
+				_, err := sweeper.sweep(t.Context(), []string{b.near})
+				return err
 			}))
 		}
 	}
