@@ -178,6 +178,8 @@ const (
 	PhaseConnect = "connect"
 	PhaseTLS     = "tls"
 	PhaseAuth    = "auth"
+	// PhaseSettings is HTTP/2's first exchange, which a gRPC client waits for.
+	PhaseSettings = "settings"
 	// PhasePool is the wait for a connection of a pool.
 	PhasePool = "pool"
 	// PhaseBegin, PhasePrepare, PhaseQuery and PhaseCommit are a database's.

@@ -16,4 +16,4 @@ plugin() { # NAME PACKAGE VERSION
 plugin protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go v1.36.12
 plugin protoc-gen-go-grpc google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.2
 PATH=$bin:$PATH protoc -I . --go_out="$out" --go_opt=module=netemd \
-	--go-grpc_out="$out" --go-grpc_opt=module=netemd api/netem/v1/netem.proto internal/testbed/echo/echo.proto
+	--go-grpc_out="$out" --go-grpc_opt=module=netemd api/netem/v1/netem.proto probe/grpc/echo/echo.proto

@@ -12,23 +12,32 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
-	"netemd/internal/testbed/echo"
+	"netemd/probe/grpc/echo"
 )
 
 // Limits of what a request may ask of GRPCEcho.
 const (
 	maxAnswers = 100_000
 	maxPayload = 1 << 20
+	// maxMessage is a text of 4 MiB, and what is around it.
+	maxMessage = 5 << 20
+	// minPing is less than any client's keepalive: grpc-go's least is 10 s.
+	minPing = 5 * time.Second
 )
 
 // GRPCEcho serves the service of echo.proto without TLS at l, with gRPC's own health and
 // reflection services, until ctx ends; it closes l.
 func GRPCEcho(ctx context.Context, l net.Listener) error {
-	server := grpc.NewServer()
+	server := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		// no client's pings are too many here: what is tested is the path
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+	)
 	echo.RegisterEchoServer(server, echoServer{})
 	state := health.NewServer()
 	state.SetServingStatus(echo.Echo_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)

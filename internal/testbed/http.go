@@ -33,6 +33,7 @@ type Echoed struct {
 //	/status/N         answers with status N, 200 to 599
 //	/delay/DURATION   answers so late ("250ms"), at most a minute
 //	/bytes/N          answers with N bytes, at most 64 MiB
+//	/drip/N/DURATION  answers with N bytes, each so long after the one before, at most 1000
 //	/health           answers "ok"
 func HTTPEcho(ctx context.Context, l net.Listener) error {
 	server := &http.Server{Handler: httpRoutes(), ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
@@ -88,7 +89,28 @@ func httpRoutes() http.Handler {
 		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
 		_, _ = io.CopyN(w, zeroes{}, n) // a client that has gone is nobody to tell
 	})
+	mux.HandleFunc("/drip/{bytes}/{every}", drip)
 	return mux
+}
+
+func drip(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(r.PathValue("bytes"))
+	every, bad := time.ParseDuration(r.PathValue("every"))
+	if err != nil || bad != nil || n < 0 || n > maxDrips || every < 0 || every > maxDelay {
+		http.Error(w, fmt.Sprintf("want /drip/N/DURATION, with N up to %d, such as /drip/10/50ms", maxDrips), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(n))
+	send := http.NewResponseController(w)
+	for range n {
+		if pause(r.Context(), every) != nil {
+			return
+		}
+		_, _ = w.Write([]byte{'0'})
+		if send.Flush() != nil {
+			return // a client that has gone is nobody to tell
+		}
+	}
 }
 
 func echoHTTP(w http.ResponseWriter, r *http.Request) {

@@ -34,10 +34,12 @@ const (
 // graceful is how long what is being answered at the end may take.
 const graceful = time.Second
 
-// maxDelay bounds how late an answer can be asked for, maxBytes how long.
+// maxDelay bounds how late an answer can be asked for, maxBytes how long, maxDrips in how
+// many pieces.
 const (
 	maxDelay = time.Minute
 	maxBytes = 64 << 20
+	maxDrips = 1000
 )
 
 func init() {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"netemd/internal/child"
-	"netemd/internal/testbed/echo"
+	"netemd/probe"
+	grpcprobe "netemd/probe/grpc"
+	"netemd/probe/grpc/echo"
 )
 
 func TestMain(m *testing.M) {
@@ -87,7 +90,7 @@ func TestHTTP(t *testing.T) {
 			code, length int
 		}{
 			"/health": {200, 3}, "/status/503": {503, 0}, "/bytes/100000": {200, 100000},
-			"/status/99": {400, -1}, "/status/x": {400, -1}, "/delay/5": {400, -1}, "/delay/2m": {400, -1}, "/bytes/-1": {400, -1}, "/bytes/99999999999": {400, -1},
+			"/status/99": {400, -1}, "/status/x": {400, -1}, "/delay/5": {400, -1}, "/delay/2m": {400, -1}, "/drip/3/10ms": {200, 3}, "/drip/x/1s": {400, -1}, "/drip/1/5": {400, -1}, "/bytes/-1": {400, -1}, "/bytes/99999999999": {400, -1},
 		} {
 			if code, text := ask("GET", path, ""); code != want.code || want.length >= 0 && len(text) != want.length {
 				t.Errorf("%s %s: %d with %d bytes, want %+v", version, path, code, len(text), want)
@@ -177,4 +180,20 @@ func TestGRPC(t *testing.T) {
 		t.Errorf("reflection: %v, %v", m, err)
 	}
 	_ = info.CloseSend()
+}
+
+func TestGRPCModes(t *testing.T) {
+	at := netip.MustParseAddrPort(serve(t, GRPCEcho))
+	for _, p := range []*grpcprobe.Probe{
+		{Bytes: 64}, {Bytes: 4 << 20, New: true}, {Mode: grpcprobe.ServerStream, Bytes: 100_000}, {Mode: grpcprobe.ClientStream, New: true, Messages: 3},
+		{Mode: grpcprobe.Bidi, Bytes: 10, Messages: 100},
+	} {
+		p.Address = at
+		for i := range 2 {
+			if s := p.Call(t.Context(), i); s.Class != probe.OK {
+				t.Errorf("%s: %+v", p.Mode, s)
+			}
+		}
+		_ = p.Close()
+	}
 }

@@ -15,7 +15,7 @@ var allowed = map[string][]string{
 	"namespaces":   {},
 	"probe":        {},
 	// The probes of protocols that pass a policy's deadline and key on ask its package for them.
-	"probe/": {"probe", "probe/policy"},
+	"probe/": {"probe", "probe/policy", "probe/grpc/echo"},
 	// Faults in the tests of others: a client of an agent that may be in the same process.
 	"netemtest":        {"internal/agent", "internal/child", "internal/client", "internal/config", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "namespaces", "qdisc"},
 	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
@@ -86,9 +86,8 @@ var allowed = map[string][]string{
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	// Servers that answer with what they were asked, and their contract.
-	"internal/testbed":      {"internal/child", "internal/testbed/echo", "probe/tcp", "probe/udp"},
-	"internal/testbed/echo": {},
-	"internal/report":       {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
+	"internal/testbed": {"internal/child", "probe/grpc/echo", "probe/tcp", "probe/udp"},
+	"internal/report":  {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
 	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile",
 		"internal/policyfile", "internal/strictyaml", "internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "probe/policy", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},

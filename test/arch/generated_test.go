@@ -23,7 +23,7 @@ func TestGeneratedCodeIsFresh(t *testing.T) {
 	dir := t.TempDir()
 	run(t, nil, "scripts/generate.sh", dir)
 	files, err := filepath.Glob(filepath.Join(dir, "api/netem/v1/*.go"))
-	more, err2 := filepath.Glob(filepath.Join(dir, "internal/testbed/echo/*.go"))
+	more, err2 := filepath.Glob(filepath.Join(dir, "probe/grpc/echo/*.go"))
 	if err != nil || err2 != nil || len(files) < 2 || len(more) < 2 {
 		t.Fatalf("%d and %d generated files, want at least 2 of each (%v, %v)", len(files), len(more), err, err2)
 	}

@@ -2,7 +2,7 @@
 // versions:
 // - protoc-gen-go-grpc v1.6.2
 // - protoc             v3.21.12
-// source: internal/testbed/echo/echo.proto
+// source: probe/grpc/echo/echo.proto
 
 // The service of grpc-echo: it answers with what it was asked.
 
@@ -232,5 +232,5 @@ var Echo_ServiceDesc = grpc.ServiceDesc{
 			ClientStreams: true,
 		},
 	},
-	Metadata: "internal/testbed/echo/echo.proto",
+	Metadata: "probe/grpc/echo/echo.proto",
 }

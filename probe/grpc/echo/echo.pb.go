@@ -2,7 +2,7 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: internal/testbed/echo/echo.proto
+// source: probe/grpc/echo/echo.proto
 
 // The service of grpc-echo: it answers with what it was asked.
 
@@ -38,7 +38,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_internal_testbed_echo_echo_proto_msgTypes[0]
+	mi := &file_probe_grpc_echo_echo_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -50,7 +50,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_testbed_echo_echo_proto_msgTypes[0]
+	mi := &file_probe_grpc_echo_echo_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -63,7 +63,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_internal_testbed_echo_echo_proto_rawDescGZIP(), []int{0}
+	return file_probe_grpc_echo_echo_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Request) GetText() string {
@@ -113,7 +113,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_internal_testbed_echo_echo_proto_msgTypes[1]
+	mi := &file_probe_grpc_echo_echo_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -125,7 +125,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_testbed_echo_echo_proto_msgTypes[1]
+	mi := &file_probe_grpc_echo_echo_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -138,7 +138,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_internal_testbed_echo_echo_proto_rawDescGZIP(), []int{1}
+	return file_probe_grpc_echo_echo_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Reply) GetText() string {
@@ -169,11 +169,11 @@ func (x *Reply) GetPayload() []byte {
 	return nil
 }
 
-var File_internal_testbed_echo_echo_proto protoreflect.FileDescriptor
+var File_probe_grpc_echo_echo_proto protoreflect.FileDescriptor
 
-const file_internal_testbed_echo_echo_proto_rawDesc = "" +
+const file_probe_grpc_echo_echo_proto_rawDesc = "" +
 	"\n" +
-	" internal/testbed/echo/echo.proto\x12\x11netemd.testbed.v1\"|\n" +
+	"\x1aprobe/grpc/echo/echo.proto\x12\x11netemd.testbed.v1\"|\n" +
 	"\aRequest\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x19\n" +
 	"\bdelay_ms\x18\x02 \x01(\rR\adelayMs\x12\x14\n" +
@@ -189,26 +189,26 @@ const file_internal_testbed_echo_echo_proto_rawDesc = "" +
 	"\x05Unary\x12\x1a.netemd.testbed.v1.Request\x1a\x18.netemd.testbed.v1.Reply\x12@\n" +
 	"\x06Expand\x12\x1a.netemd.testbed.v1.Request\x1a\x18.netemd.testbed.v1.Reply0\x01\x12A\n" +
 	"\aCollect\x12\x1a.netemd.testbed.v1.Request\x1a\x18.netemd.testbed.v1.Reply(\x01\x12D\n" +
-	"\bExchange\x12\x1a.netemd.testbed.v1.Request\x1a\x18.netemd.testbed.v1.Reply(\x010\x01B\x1eZ\x1cnetemd/internal/testbed/echob\x06proto3"
+	"\bExchange\x12\x1a.netemd.testbed.v1.Request\x1a\x18.netemd.testbed.v1.Reply(\x010\x01B\x18Z\x16netemd/probe/grpc/echob\x06proto3"
 
 var (
-	file_internal_testbed_echo_echo_proto_rawDescOnce sync.Once
-	file_internal_testbed_echo_echo_proto_rawDescData []byte
+	file_probe_grpc_echo_echo_proto_rawDescOnce sync.Once
+	file_probe_grpc_echo_echo_proto_rawDescData []byte
 )
 
-func file_internal_testbed_echo_echo_proto_rawDescGZIP() []byte {
-	file_internal_testbed_echo_echo_proto_rawDescOnce.Do(func() {
-		file_internal_testbed_echo_echo_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_internal_testbed_echo_echo_proto_rawDesc), len(file_internal_testbed_echo_echo_proto_rawDesc)))
+func file_probe_grpc_echo_echo_proto_rawDescGZIP() []byte {
+	file_probe_grpc_echo_echo_proto_rawDescOnce.Do(func() {
+		file_probe_grpc_echo_echo_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_probe_grpc_echo_echo_proto_rawDesc), len(file_probe_grpc_echo_echo_proto_rawDesc)))
 	})
-	return file_internal_testbed_echo_echo_proto_rawDescData
+	return file_probe_grpc_echo_echo_proto_rawDescData
 }
 
-var file_internal_testbed_echo_echo_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
-var file_internal_testbed_echo_echo_proto_goTypes = []any{
+var file_probe_grpc_echo_echo_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_probe_grpc_echo_echo_proto_goTypes = []any{
 	(*Request)(nil), // 0: netemd.testbed.v1.Request
 	(*Reply)(nil),   // 1: netemd.testbed.v1.Reply
 }
-var file_internal_testbed_echo_echo_proto_depIdxs = []int32{
+var file_probe_grpc_echo_echo_proto_depIdxs = []int32{
 	0, // 0: netemd.testbed.v1.Echo.Unary:input_type -> netemd.testbed.v1.Request
 	0, // 1: netemd.testbed.v1.Echo.Expand:input_type -> netemd.testbed.v1.Request
 	0, // 2: netemd.testbed.v1.Echo.Collect:input_type -> netemd.testbed.v1.Request
@@ -224,26 +224,26 @@ var file_internal_testbed_echo_echo_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for field type_name
 }
 
-func init() { file_internal_testbed_echo_echo_proto_init() }
-func file_internal_testbed_echo_echo_proto_init() {
-	if File_internal_testbed_echo_echo_proto != nil {
+func init() { file_probe_grpc_echo_echo_proto_init() }
+func file_probe_grpc_echo_echo_proto_init() {
+	if File_probe_grpc_echo_echo_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_testbed_echo_echo_proto_rawDesc), len(file_internal_testbed_echo_echo_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_probe_grpc_echo_echo_proto_rawDesc), len(file_probe_grpc_echo_echo_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_internal_testbed_echo_echo_proto_goTypes,
-		DependencyIndexes: file_internal_testbed_echo_echo_proto_depIdxs,
-		MessageInfos:      file_internal_testbed_echo_echo_proto_msgTypes,
+		GoTypes:           file_probe_grpc_echo_echo_proto_goTypes,
+		DependencyIndexes: file_probe_grpc_echo_echo_proto_depIdxs,
+		MessageInfos:      file_probe_grpc_echo_echo_proto_msgTypes,
 	}.Build()
-	File_internal_testbed_echo_echo_proto = out.File
-	file_internal_testbed_echo_echo_proto_goTypes = nil
-	file_internal_testbed_echo_echo_proto_depIdxs = nil
+	File_probe_grpc_echo_echo_proto = out.File
+	file_probe_grpc_echo_echo_proto_goTypes = nil
+	file_probe_grpc_echo_echo_proto_depIdxs = nil
 }

@@ -1,2 +1,0 @@
-// Package echo is the contract of the server that testbed.GRPCEcho is.
-package echo
