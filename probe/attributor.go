@@ -69,8 +69,8 @@ func flowOf(a, b netip.AddrPort) flow {
 
 // evidence is what is known of one connection.
 type evidence struct {
-	events []event
-	starts []int64 // of its samples that are held
+	events []event // by time
+	starts []int64 // of its samples that are held, in order
 }
 
 type event struct {
@@ -112,8 +112,22 @@ func (t *Attributor) Event(e Retransmission) {
 	}
 	f := flowOf(e.Local, e.Remote)
 	t.waiting = append(t.waiting, arrival{e.TimeNS, f})
-	x := t.of(f)
-	x.events = append(x.events, event{Retransmission: e})
+	t.of(f).insert(event{Retransmission: e})
+}
+
+// insert keeps the events in the order of their times, in which most of them come.
+func (x *evidence) insert(e event) {
+	i := len(x.events)
+	for i > 0 && x.events[i-1].TimeNS > e.TimeNS {
+		i--
+	}
+	x.events = slices.Insert(x.events, i, e)
+}
+
+// from is the first event at or after a time.
+func (x *evidence) from(timeNS int64) int {
+	i, _ := slices.BinarySearchFunc(x.events, timeNS, func(e event, t int64) int { return cmp.Compare(e.TimeNS, t) })
+	return i
 }
 
 func (t *Attributor) watched(cookie uint64) bool {
@@ -132,8 +146,7 @@ func (t *Attributor) Add(s Sample) {
 	each(&s, func(part *Sample) {
 		part.Events, part.Cause = nil, ""
 		if connected(part) {
-			x := t.of(flowOf(part.Local, part.Remote))
-			x.starts = append(x.starts, part.StartNS)
+			t.of(flowOf(part.Local, part.Remote)).hold(part.StartNS)
 		}
 	})
 	t.held = append(t.held, s)
@@ -161,22 +174,29 @@ func (t *Attributor) Flush(now int64) []Sample {
 	if now != math.MaxInt64 {
 		horizon = now - int64(t.a.Hold)
 	}
-	var final, held []Sample
+	n := 0
+	for i := range t.held {
+		if t.held[i].EndNS <= horizon {
+			n++
+		}
+	}
+	final, rest := make([]Sample, 0, n), t.held[:0]
 	for i := range t.held {
 		if s := &t.held[i]; s.EndNS > horizon {
-			held = append(held, *s)
+			rest = append(rest, *s)
 		} else {
 			t.finish(s)
 			final = append(final, *s)
 		}
 	}
-	t.held = held
+	clear(t.held[len(rest):]) // their events are no longer ours
+	t.held = rest
 	old := horizon
 	if now != math.MaxInt64 {
 		// a call that has just ended may have had it at its very beginning
 		old = horizon - int64(t.a.Longest) - int64(time.Second)
 	}
-	n := 0
+	n = 0
 	for n < len(t.waiting) && t.waiting[n].timeNS < old {
 		t.forget(t.waiting[n])
 		n++
@@ -187,15 +207,13 @@ func (t *Attributor) Flush(now int64) []Sample {
 	return final
 }
 
-// forget drops a connection's event.
+// forget drops a connection's events up to one.
 func (t *Attributor) forget(a arrival) {
 	x := t.flows[a.flow]
 	if x == nil {
 		return
 	}
-	if i := slices.IndexFunc(x.events, func(e event) bool { return e.TimeNS == a.timeNS }); i >= 0 {
-		x.events = slices.Delete(x.events, i, i+1)
-	}
+	x.events = x.events[x.from(a.timeNS+1):]
 	t.clean(a.flow, x)
 }
 
@@ -241,19 +259,20 @@ func (t *Attributor) take(s *Sample) {
 	if x == nil {
 		return
 	}
-	next := int64(math.MaxInt64)
-	for _, at := range x.starts {
-		if at > s.StartNS {
-			next = min(next, at)
-		}
-	}
-	if i := slices.Index(x.starts, s.StartNS); i >= 0 {
-		x.starts = slices.Delete(x.starts, i, i+1)
-	}
-	for i := range x.events {
+	x.release(s.StartNS)
+	var next int64 // when the next call of the connection began, once it is asked for
+	for i := x.from(s.StartNS); i < len(x.events); i++ {
 		e := &x.events[i]
-		if e.TimeNS < s.StartNS || e.TimeNS > s.EndNS && (e.taken || e.TimeNS >= next) {
-			continue
+		if e.TimeNS > s.EndNS {
+			if next == 0 {
+				next = x.next(s.StartNS)
+			}
+			if e.TimeNS >= next || e.TimeNS-s.EndNS > int64(t.a.Hold) {
+				break
+			}
+			if e.taken {
+				continue
+			}
 		}
 		mine := e.Retransmission
 		mine.Server = e.Local != s.Local
@@ -270,8 +289,34 @@ func (t *Attributor) take(s *Sample) {
 		}
 		s.Events = append(s.Events, mine)
 	}
-	slices.SortStableFunc(s.Events, func(a, b Retransmission) int { return cmp.Compare(a.TimeNS, b.TimeNS) })
 	t.clean(f, x)
+}
+
+// hold notes the start of a sample that is held. Samples come in the order of their
+// ends, so its place is mostly near the end.
+func (x *evidence) hold(start int64) {
+	i := len(x.starts)
+	for i > 0 && x.starts[i-1] > start {
+		i--
+	}
+	x.starts = slices.Insert(x.starts, i, start)
+}
+
+// release forgets one, mostly one of the first: what is before it moves, not what is
+// after it.
+func (x *evidence) release(start int64) {
+	if i, ok := slices.BinarySearch(x.starts, start); ok {
+		copy(x.starts[1:i+1], x.starts[:i])
+		x.starts = x.starts[1:]
+	}
+}
+
+// next is when the first held call after one began.
+func (x *evidence) next(start int64) int64 {
+	if i, _ := slices.BinarySearch(x.starts, start+1); i < len(x.starts) {
+		return x.starts[i]
+	}
+	return math.MaxInt64
 }
 
 // idle is the part of a call's time in which none of its attempts was under way.

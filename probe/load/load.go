@@ -65,7 +65,7 @@ func Run(ctx context.Context, c probe.Caller, r probe.Request, o Options, each f
 		all = l.closed(ctx)
 	}
 	load := l.load()
-	if !all || load.CutOff > 0 {
+	if !all || load.CutOff > 0 || load.Started < l.due { // what was due and never began was cut off as well
 		return load, context.Cause(ctx)
 	}
 	return load, nil

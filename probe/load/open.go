@@ -1,6 +1,9 @@
 package load
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // job is a call that is due.
 type job struct {
@@ -24,23 +27,33 @@ func (l *run) open(ctx context.Context) bool {
 	return all
 }
 
-// pace gives the calls away when they are due. Workers are made when none is idle, and
-// kept: a goroutine that has its stack already starts sooner. A job goes into a buffer,
-// since a worker that has said it is idle may not have got to its next job yet, and the
-// schedule waits for nobody.
+// backlog is how many calls may be due and wait for MaxInFlight beyond the schedule's
+// own place.
+const backlog = 1 << 16
+
+// pace gives the calls away when they are due. Workers are made when all are busy, and
+// kept: a goroutine that has its stack already starts sooner. The jobs have a buffer, so
+// that the schedule waits for nobody: a worker that is idle by the count may not have got
+// to its next job yet, and where MaxInFlight are busy the first that has done takes the
+// next call by itself.
 func (l *run) pace(ctx context.Context) bool {
-	most := l.request.Open.MaxInFlight
-	jobs, idle := make(chan job, most), make(chan struct{}, most)
+	var (
+		most    = l.request.Open.MaxInFlight
+		jobs    = make(chan job, backlog)
+		given   atomic.Int64 // and not done
+		workers = 0
+	)
 	defer close(jobs)
 	work := func(j job) {
 		for ok := true; ok; j, ok = <-jobs {
-			l.call(ctx, j.seq, j.due, j.warmup)
-			idle <- struct{}{}
+			if ctx.Err() == nil {
+				l.call(ctx, j.seq, j.due, j.warmup)
+			}
+			given.Add(-1)
 		}
 	}
 	length := l.request.Length()
 	times := newSchedule(*l.request.Open, length, l.request.Seed)
-	workers := 0
 	for seq := 0; ; seq++ {
 		if l.request.Count > 0 && l.counted == l.request.Count {
 			return true
@@ -57,20 +70,13 @@ func (l *run) pace(ctx context.Context) bool {
 			return false
 		}
 		l.due, l.span = l.due+1, offset
-		select {
-		case <-idle:
-			jobs <- j
-			continue
-		default:
-		}
-		if workers < most {
+		if n := given.Add(1); n > int64(workers) && workers < most {
 			workers++
 			l.calls.Go(func() { work(j) })
 			continue
 		}
 		select {
-		case <-idle:
-			jobs <- j
+		case jobs <- j:
 		case <-ctx.Done():
 			return false
 		}
