@@ -18,6 +18,7 @@ type Recorder struct {
 	errors                  map[Class]int
 	causes, retransmissions map[Cause]int
 	latency, service, lag   distribution
+	there, back             distribution
 	phases                  map[string]*distribution
 	turns                   map[int]int
 	policy                  map[string]map[string]int
@@ -98,6 +99,10 @@ func (r *Recorder) succeeded(s Sample) {
 	if s.Turns > 0 {
 		r.turns[s.Turns]++
 	}
+	if s.UDP != nil && s.UDP.ThereNS != 0 {
+		r.there.add(s.UDP.ThereNS)
+		r.back.add(s.UDP.BackNS)
+	}
 	if s.Bytes == 0 {
 		return
 	}
@@ -139,6 +144,8 @@ func (r *Recorder) Merge(from *Recorder) {
 	r.latency.merge(&from.latency)
 	r.service.merge(&from.service)
 	r.lag.merge(&from.lag)
+	r.there.merge(&from.there)
+	r.back.merge(&from.back)
 	r.rate.merge(&from.rate)
 	for name, d := range from.phases {
 		if r.phases[name] == nil {
@@ -189,6 +196,9 @@ func (r *Recorder) Summary(evidence string) Summary {
 		s.AttemptsPerCall = &x
 	}
 	s.Turns = median(r.turns)
+	if r.there.n > 0 {
+		s.OneWay = &OneWay{There: r.there.summary(), Back: r.back.summary()}
+	}
 	for name, d := range r.phases {
 		q := d.quantiles(50, 99, 100)
 		if s.Phases == nil {

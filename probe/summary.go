@@ -80,6 +80,11 @@ type Summary struct {
 	Goodput *Goodput `json:"goodput,omitempty"`
 	// UDP is what became of all numbered packets, for the kind udp.
 	UDP *Datagrams `json:"udp,omitempty"`
+	// OneWay are the delays of the packets that were answered in time; nil where the two
+	// ends do not share a clock.
+	OneWay *OneWay `json:"one_way,omitempty"`
+	// Settings are what else decides the numbers, by name: see Describer.
+	Settings map[string]string `json:"settings,omitempty"`
 	// Load is how the calls were made; nil where only samples are known.
 	Load *Load `json:"load,omitempty"`
 }
@@ -92,6 +97,12 @@ type Quantiles struct {
 	P99  *float64 `json:"p99_ms"`
 	P999 *float64 `json:"p99_9_ms"`
 	Max  *float64 `json:"max_ms"`
+}
+
+// OneWay are the delays of each direction.
+type OneWay struct {
+	There Quantiles `json:"there"`
+	Back  Quantiles `json:"back"`
 }
 
 // PhaseSummary is one part of the calls that had it.

@@ -93,8 +93,8 @@ func (o Order) run(ctx context.Context, each func(probe.Sample)) end {
 	done := make(chan end, 1)
 	go func() {
 		l, err := load.Run(ctx, c, o.Request, load.Options{OwnBudget: true}, each)
+		e := end{Load: l, UDP: c.packets(), Settings: c.settings()}
 		c.close()
-		e := end{Load: l, UDP: c.packets()}
 		if err != nil {
 			e.Error = err.Error()
 		}

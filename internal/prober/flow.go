@@ -162,7 +162,7 @@ func (f *flow) stop() (lost uint64, err error) {
 func (f *flow) result(source string, e end) probe.Result {
 	s := f.recorder.Summary(source)
 	f.recorder.Finish(&s, e.Load)
-	s.UDP = e.UDP
+	s.UDP, s.Settings = e.UDP, e.Settings
 	samples := f.kept
 	if samples == nil {
 		samples = []probe.Sample{}

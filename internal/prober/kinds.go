@@ -17,9 +17,6 @@ type maker func(Order) (probe.Caller, error)
 // enters it in its init function.
 var kinds = map[string]maker{}
 
-// datagrams is a caller that keeps account of packets beside the calls.
-type datagrams interface{ Datagrams() probe.Datagrams }
-
 // made is what an order asks for.
 type made struct {
 	probe.Caller              // the kind's, its budget and its policy around it
@@ -57,10 +54,18 @@ func (m *made) close() {
 
 // packets is the caller's account of them, after its last call; nil without one.
 func (m *made) packets() *probe.Datagrams {
-	d, ok := m.inner.(datagrams)
+	d, ok := m.inner.(probe.DatagramCounter)
 	if !ok {
 		return nil
 	}
 	all := d.Datagrams()
 	return &all
+}
+
+// settings are what the caller says of itself; nil where it says nothing.
+func (m *made) settings() map[string]string {
+	if d, ok := m.inner.(probe.Describer); ok {
+		return d.Describe()
+	}
+	return nil
 }

@@ -24,6 +24,8 @@ type end struct {
 	Load probe.Load
 	// UDP is what became of all packets, for the kind udp.
 	UDP *probe.Datagrams
+	// Settings are what the caller says of itself.
+	Settings map[string]string
 	// Error is why there are fewer samples than ordered; Unsupported, that this machine
 	// cannot do what was ordered.
 	Error       string

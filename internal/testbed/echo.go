@@ -73,8 +73,8 @@ func EchoServer(ctx context.Context, l net.Listener, packets *net.UDPConn) error
 	return err
 }
 
-// echoBoth serves UDP at the port at which l listens.
-func echoBoth(ctx context.Context, l net.Listener) error {
+// EchoAtPort is EchoServer with UDP at the port at which l listens.
+func EchoAtPort(ctx context.Context, l net.Listener) error {
 	at, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
 		return fmt.Errorf("echo: no TCP listener: %v", l.Addr())

@@ -15,7 +15,7 @@ import (
 )
 
 func TestEcho(t *testing.T) {
-	at := netip.MustParseAddrPort(serve(t, echoBoth))
+	at := netip.MustParseAddrPort(serve(t, EchoAtPort))
 	for _, p := range []*tcp.Probe{
 		{Address: at}, {Address: at, Mode: tcp.Echo, Keep: true}, {Address: at, Mode: tcp.Echo, Bytes: 300_000, Keep: true},
 		{Address: at, Mode: tcp.Bulk, Bytes: 300_000, Keep: true}, {Address: at, Mode: tcp.Download, Bytes: 300_000, Keep: true},
@@ -39,7 +39,7 @@ func TestEcho(t *testing.T) {
 // TestEchoOfAnything: what is no transfer comes back, also what looks like one at first,
 // and a plain datagram too.
 func TestEchoOfAnything(t *testing.T) {
-	at := serve(t, echoBoth)
+	at := serve(t, EchoAtPort)
 	for _, text := range []string{"x", "\x00", "\x00netem1", "\x00netem1X89012345", "\x00netem2S890123456 and more", "\x00" + string(make([]byte, 100_000))} {
 		c, err := net.Dial("tcp", at)
 		if err != nil {

@@ -45,7 +45,7 @@ const (
 func init() {
 	child.Register(HTTPEchoChild, func(args []string) int { return serveChild(HTTPEchoChild, args, HTTPEcho) })
 	child.Register(GRPCEchoChild, func(args []string) int { return serveChild(GRPCEchoChild, args, GRPCEcho) })
-	child.Register(EchoChild, func(args []string) int { return serveChild(EchoChild, args, echoBoth) })
+	child.Register(EchoChild, func(args []string) int { return serveChild(EchoChild, args, EchoAtPort) })
 }
 
 func serveChild(name string, args []string, serve func(context.Context, net.Listener) error) int {
