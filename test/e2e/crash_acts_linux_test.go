@@ -34,6 +34,8 @@ type play struct {
 	g      *ground
 	engine fault.Engine
 	err    error
+	// after are looks at what is elsewhere, once all is recovered.
+	after []func()
 }
 
 // act is a play for the steps whose names begin with one of its passes.
@@ -65,6 +67,7 @@ var acts = []act{
 	{name: "lead", passes: []string{"ebpf.lead."}, run: (*play).lead},
 	{name: "lab", passes: []string{"lab.service.", "lab.down.", "lab.up.complete", "lab.up.device", "netem.root.added"}, slow: true, lab: true, run: (*play).lab},
 	{name: "half a lab", passes: []string{"lab.up."}, lab: true, run: (*play).shapes},
+	{name: "toxiproxy", passes: []string{"toxiproxy."}, run: (*play).toxiproxy},
 	{name: "faults", passes: []string{"lease.", "offload.", "ebpf.", "netem."}, many: true, run: (*play).faults},
 }
 

@@ -135,6 +135,9 @@ func crash(t *testing.T, g *ground, engine fault.Engine, step string, n int, res
 	}
 	p.recover(restart, step)
 	g.same(t, fmt.Sprintf("after passage %d the devices are", n), p.victim)
+	for _, look := range p.after {
+		look()
+	}
 	return !t.Failed()
 }
 
