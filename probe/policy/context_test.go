@@ -111,6 +111,25 @@ func TestRealTimeout(t *testing.T) {
 	}
 }
 
+// A client that was reset when its time ran out says what it knows.
+func TestATimeoutDoesNotHideWhatTheClientKnows(t *testing.T) {
+	for class, want := range map[probe.Class]probe.Class{probe.Reset: probe.Reset, probe.Other: probe.Timeout} {
+		clock := NewFakeClock()
+		inner := callerFunc(func(ctx context.Context, _ int) probe.Sample {
+			clock.Advance(20 * ms)
+			<-ctx.Done()
+			return probe.Sample{Class: class}
+		})
+		k, err := New(Policy{AttemptTimeout: 20 * ms}, inner, Options{Clock: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := k.Call(context.Background(), 0); s.Class != want || s.Attempts[0].Class != want || (len(s.Policy) == 1) != (want == probe.Timeout) {
+			t.Errorf("%s: %s", class, told(s))
+		}
+	}
+}
+
 type callerFunc func(ctx context.Context, seq int) probe.Sample
 
 func (f callerFunc) Call(ctx context.Context, seq int) probe.Sample { return f(ctx, seq) }

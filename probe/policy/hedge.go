@@ -38,7 +38,6 @@ func (k *Client) hedge(inner next) next {
 			})
 		}
 		start(false)
-		var last outcome
 		delay, due, stop := k.arm(seen)
 		defer func() { stop() }()
 		for under, hedges := 1, 0; ; {
@@ -51,11 +50,8 @@ func (k *Client) hedge(inner next) next {
 					}
 					return r.outcome
 				}
-				if r.attempt > 0 || last.class == "" {
-					last = r.outcome
-				}
 				if under == 0 {
-					return last
+					return r.outcome
 				}
 			case <-due:
 				due = nil
