@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,10 +31,12 @@ func lockStateDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		pid, _ := os.ReadFile(f.Name())
+	if holder, err := waitLock(f); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("state folder %s is in use by another agent (pid %s): %w", dir, pid, err)
+		if ending(holder) {
+			return nil, fmt.Errorf("state folder %s: its agent (pid %d) was killed and has not ended after %v: %w", dir, holder, endingTime, err)
+		}
+		return nil, fmt.Errorf("state folder %s is in use by another agent (pid %d): %w", dir, holder, err)
 	}
 	mine, err := f.Stat()
 	if err != nil {
@@ -49,6 +53,64 @@ func lockStateDir(dir string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// How long the lock is waited for: a process that was killed holds it until the kernel has
+// taken all of it apart, which on a busy machine comes seconds after the kill.
+const (
+	endingTime = 10 * time.Second
+	lockPause  = 10 * time.Millisecond
+)
+
+// waitLock takes the lock, as soon as a holder that is ending has ended. The error is
+// EWOULDBLOCK while somebody holds it who is not, and holder his number.
+func waitLock(f *os.File) (holder int, err error) {
+	for end := time.Now().Add(endingTime); ; time.Sleep(lockPause) {
+		text, _ := os.ReadFile(f.Name()) // before: who has it later writes his own
+		holder, _ = strconv.Atoi(string(text))
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) || !ending(holder) || time.Now().After(end) {
+			return holder, err
+		}
+	}
+}
+
+// ending reports whether a process has ended, or is about to: SIGKILL waits for it, or the
+// kernel is taking it apart (PF_EXITING of linux/sched.h in field 9 of proc_pid_stat(5)).
+func ending(pid int) bool {
+	if pid <= 0 {
+		return true // it has just locked the file, and has not written yet who it is
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	const state, flags, exiting = 0, 6, 0x4 // behind the command, which may have spaces in it
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) <= flags {
+		return false
+	}
+	set, _ := strconv.ParseUint(fields[flags], 10, 64)
+	return fields[state] == "Z" || fields[state] == "X" || set&exiting != 0 || killed(pid)
+}
+
+// killed reports whether SIGKILL is pending for a process (proc_pid_status(5)).
+func killed(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(text)) {
+		for _, key := range []string{"SigPnd:", "ShdPnd:"} {
+			if hex, ok := strings.CutPrefix(line, key); ok {
+				set, _ := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+				if set&(1<<(unix.SIGKILL-1)) != 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // checkStateDir refuses a folder in which others could plant what root then follows.

@@ -2,12 +2,17 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"netemd/internal/fault"
 	"netemd/internal/journal"
@@ -64,5 +69,35 @@ func TestCleanupOfADamagedJournal(t *testing.T) {
 	removed, err := Cleanup(t.Context(), Config{StateDir: dir, Log: slog.New(slog.DiscardHandler)})
 	if err != nil || len(removed) == 0 || !strings.HasPrefix(removed[0], "2 damaged records of the journal") {
 		t.Errorf("removed %q, %v, want two damaged records", removed, err)
+	}
+}
+
+// An agent that was killed a moment ago may still have the lock: it is waited for, and one that
+// lives is not.
+func TestLockOfAKilledAgent(t *testing.T) {
+	testenv.Root(t)
+	dir := filepath.Join(t.TempDir(), "s")
+	held, err := lockStateDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if _, err := lockStateDir(dir); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), fmt.Sprintf("in use by another agent (pid %d)", os.Getpid())) {
+		t.Errorf("of one that lives: %v", err)
+	}
+	if took := time.Since(begin); took > endingTime/2 {
+		t.Errorf("it took %v to say that", took)
+	}
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(held.Truncate(0), os.WriteFile(held.Name(), fmt.Append(nil, gone.Process.Pid), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(time.Second, func() { _ = held.Close() })
+	removed, err := Cleanup(t.Context(), Config{StateDir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Errorf("cleanup after a kill: %q, %v", removed, err)
 	}
 }
