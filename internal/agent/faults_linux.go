@@ -62,6 +62,9 @@ func (s faultsServer) spec(ctx context.Context, r *netemv1.ApplyRequest) (fault.
 		return spec, err
 	}
 	if spec.Selector == nil {
+		if err := s.a.oneMeant(ctx, spec.Target); err != nil {
+			return spec, err
+		}
 		if spec.Target, err = s.a.targetKey(ctx, spec.Target); err != nil {
 			return spec, err
 		}

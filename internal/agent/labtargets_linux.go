@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"netemd/internal/fault"
 	"netemd/internal/lab"
 	"netemd/internal/target"
 )
@@ -35,6 +37,37 @@ func (a *Agent) targetKey(ctx context.Context, name string) (string, error) {
 		return name, nil
 	}
 	return "", err
+}
+
+// oneMeant refuses a name that a definition and the target of a lab have, which came up later:
+// who says it may mean either. What was found by it before stays as it is.
+func (a *Agent) oneMeant(ctx context.Context, name string) error {
+	d, origin, ok := a.definitions.find(name)
+	if !ok {
+		return nil
+	}
+	ts, err := a.labs.Targets(ctx)
+	if err != nil {
+		return err
+	}
+	var also []string
+	for _, t := range ts {
+		if t.Name == name {
+			also = append(also, t.Lab+"/"+t.Name)
+		}
+	}
+	if len(also) == 0 {
+		return nil
+	}
+	err = fmt.Errorf("%w %q: it is %s (%s), and one of lab %s", lab.ErrAmbiguous, name, d, origin, strings.Join(also, ", "))
+	hint := "say " + strings.Join(also, " or ")
+	if target.Inline(d.String()) {
+		hint += " or " + d.String()
+	}
+	if origin == target.OriginAdded {
+		hint += "; 'netemctl target remove " + name + "' leaves the lab's"
+	}
+	return fault.WithHint(err, hint)
 }
 
 // targetKeys are the keys of a lab's targets.

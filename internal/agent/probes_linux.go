@@ -48,6 +48,9 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report
 		return probe.Result{}, err
 	}
 	r.Target = canonical(r.Target)
+	if err := a.oneMeant(ctx, r.Target); err != nil {
+		return probe.Result{}, err
+	}
 	t, err := a.resolve(ctx, r.Target)
 	if err != nil {
 		return probe.Result{}, err

@@ -33,6 +33,9 @@ func (s targetsServer) List(ctx context.Context, _ *netemv1.ListTargetsRequest) 
 }
 
 func (s targetsServer) Resolve(ctx context.Context, r *netemv1.ResolveTargetRequest) (*netemv1.Target, error) {
+	if err := s.a.oneMeant(ctx, r.GetName()); err != nil {
+		return nil, err
+	}
 	t, err := s.a.resolve(ctx, r.GetName())
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func (a *Agent) aimedAt(ctx context.Context, s fault.Spec) (target.Target, error
 		return target.Target{}, err
 	}
 	if t, ok := lab.KeptTarget(ts, s.Target); ok {
-		return t, nil
+		return t, location.There(ctx, t)
 	}
 	return a.resolve(ctx, s.Target)
 }
@@ -97,6 +97,9 @@ func (a *Agent) labTarget(ctx context.Context, name string) (target.Target, erro
 	if errors.Is(err, target.ErrUnknown) {
 		err = a.unknownTarget(name, ts)
 	}
+	if err == nil {
+		err = location.There(ctx, t)
+	}
 	t.Origin = target.OriginLab
 	return t, err
 }
@@ -139,6 +142,9 @@ func (a *Agent) targets(ctx context.Context) ([]target.Target, error) {
 		return nil, err
 	}
 	for _, t := range ofLabs {
+		if err := location.There(ctx, t); err != nil {
+			t = target.Target{Name: t.Name, Lab: t.Lab, Node: t.Node, Missing: oneLine(err)}
+		}
 		t.Origin = target.OriginLab
 		all = append(all, t)
 	}

@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"netemd/internal/container"
+	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/namespaces"
 )
@@ -53,6 +56,34 @@ func elsewhere(p target.Process) bool {
 	}
 	cookie, err := cookieOf(namespaces.OfProcess(c.PID))
 	return err != nil || cookie != p.Cookie
+}
+
+// There is nil while the places of a lab's target are there, and ErrVanished when somebody took
+// one away.
+func There(ctx context.Context, t target.Target) error {
+	for _, p := range []target.Place{t.To, t.From} {
+		err := namespaces.Within(p.Namespace, func(s *namespaces.Session) error {
+			if p.Cookie != 0 && s.Cookie() != p.Cookie {
+				return fmt.Errorf("it was made anew: %w", fs.ErrNotExist)
+			}
+			h, err := s.Links(ctx)
+			if err == nil {
+				_, err = h.LinkByIndex(p.Index)
+			}
+			if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
+				return fmt.Errorf("no such device: %w", fs.ErrNotExist)
+			}
+			return err
+		})
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, namespaces.ErrStale) {
+			return fault.WithHint(fmt.Errorf("target %s/%s: %w: the device %s in netns %s is gone: %w", t.Lab, t.Name, target.ErrVanished, p.Device, p.Namespace, err),
+				"netemctl lab diff "+t.Lab+" shows what else is not as it was made")
+		}
+		if err != nil {
+			return fmt.Errorf("target %s/%s: %w", t.Lab, t.Name, err)
+		}
+	}
+	return nil
 }
 
 // led is the process by which what is in a namespace was found.
