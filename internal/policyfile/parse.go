@@ -52,10 +52,8 @@ func Schema() ([]byte, error) {
 
 // validName is of characters of which no shell and no file system makes anything.
 func validName(name string) bool {
-	other := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))
-	}
-	return name != "" && len(name) <= 64 && !strings.ContainsFunc(name, other) && !strings.ContainsRune("-_.", rune(name[0]))
+	const letters, signs = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "-_."
+	return name != "" && len(name) <= 64 && strings.Trim(name, letters+signs) == "" && !strings.ContainsRune(signs, rune(name[0]))
 }
 
 func checkName(name string) error {
