@@ -20,6 +20,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -194,7 +195,33 @@ func TestMeasure(t *testing.T) {
 	o := l.postgres(t)
 	c := Config{ClientNamespace: l.client, ServerNamespace: l.server, Order: o, Layer: "none"}
 	c.Order.Request = probe.Request{Target: "pg", Count: 20, Concurrency: 2}
+	var streamed []probe.Sample
+	var last probe.Progress
+	c.Sink = func(s []probe.Sample) { streamed = append(streamed, s...) }
+	c.Report = func(p probe.Progress) { last = p }
 	r, err := Measure(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe.BySeq(streamed)
+	if d := cmp.Diff(r.Samples, streamed, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
+		t.Errorf("samples (-of the result +of the sink):\n%s", d)
+	}
+	if last.Done != 20 || last.Count != 20 || last.Failed != 0 || last.P50 == nil || *last.P50 != *r.Summary.P50 {
+		t.Errorf("the last progress is %+v", last)
+	}
+	if l := r.Summary.Load; l == nil || l.Loop != "closed" || l.Started != 20 || l.Seed == 0 {
+		t.Errorf("load %+v", l)
+	}
+	c.Sink, c.Report = nil, nil
+	open := c
+	open.Order.Request = probe.Request{Target: "pg", Duration: 3 * time.Second, Warmup: time.Second, Open: &probe.OpenLoop{Stages: []probe.Stage{{From: 10, To: 10}}}}
+	open.Keep = 10
+	r, err = Measure(t.Context(), open)
+	if s := r.Summary; err != nil || s.Count != 20 || s.Warmup != 10 || s.Load.Started != 30 || *s.Load.Asked != 10 || s.Load.LagMax == nil || len(r.Samples) != 0 {
+		t.Errorf("open loop: %+v, %+v, %d samples, %v; want 10 calls of the warm-up and 20 more, none kept", s, s.Load, len(r.Samples), err)
+	}
+	r, err = Measure(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

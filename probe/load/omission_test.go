@@ -63,7 +63,7 @@ func TestOmission(t *testing.T) {
 		at := bubble{}.Now()
 		server := &stalling{clock: bubble{}, from: at + 4e9, to: at + 6e9, scale: time.Millisecond, one: make(chan struct{}, 1)}
 		open, l, err := collect(t.Context(), server, probe.Request{Duration: 10 * time.Second, Open: &probe.OpenLoop{Stages: []probe.Stage{{From: 10, To: 10}}}})
-		if err != nil || len(open) != 100 || *l.Asked != 10 || l.Achieved != 10 || l.InFlightMax != 20 {
+		if err != nil || len(open) != 100 || *l.Asked != 10 || l.Achieved != 10 || l.InFlightMax < 20 || l.InFlightMax > 21 { // at 6 s one ends and one begins
 			t.Fatalf("%d records, %+v, %v; want 100 at 10 a second", len(open), l, err)
 		}
 		s := summary(open)
