@@ -4,7 +4,7 @@
 //
 // # The proxy and its agent
 //
-// The child serves Toxiproxy's own HTTP API on a unix socket (mode 0600) and one
+// The child serves Toxiproxy's own HTTP API on a unix socket (mode 0600), for the agent, and one
 // resource of ours, /netemd/fault. A PUT there replaces everything that the proxy
 // does, in one step: the toxics, whether it accepts connections, and the deadline
 // at which the child takes all of it away by itself. The agent may be stopped or
@@ -23,6 +23,12 @@
 // The price: connections through the proxy are cut when the toxics change, at the
 // start of a fault, at its end and at every change, and new ones are refused for
 // about a millisecond. Asking for what is already in force cuts none.
+//
+// # Clients of Toxiproxy, and Toxiproxies of others
+//
+// Where --serve says so, the child has Toxiproxy's API for its clients, too (front.go): their
+// toxics stay over the faults, and what would destroy a fault is refused. The proxies of a
+// Toxiproxy that somebody else runs are a Remote's, with a Keeper for the end of the agent.
 //
 // # What is measured through the proxy
 //

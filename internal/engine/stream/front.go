@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -336,9 +337,7 @@ func (a *recorder) WriteHeader(status int)      { a.status = status }
 func (a *recorder) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 func (a *recorder) copyTo(w http.ResponseWriter) {
-	for k, vs := range a.header {
-		w.Header()[k] = vs
-	}
+	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body.Bytes())
 }

@@ -178,13 +178,10 @@ func ours(w wireProxy, mark string) []wireToxic {
 	return ts
 }
 
-// path of the proxy, and of a toxic of it.
-func (r *Remote) path(p target.Toxiproxy, toxic ...string) string {
-	s := "/proxies/" + url.PathEscape(r.name(p))
-	for _, t := range toxic {
-		s += "/toxics/" + url.PathEscape(t)
-	}
-	return s
+func (r *Remote) path(p target.Toxiproxy) string { return "/proxies/" + url.PathEscape(r.name(p)) }
+
+func (r *Remote) toxicPath(p target.Toxiproxy, toxic string) string {
+	return r.path(p) + "/toxics/" + url.PathEscape(toxic)
 }
 
 // Set makes toxics all that the agent does on p, until deadline, and reads back. No toxics
@@ -294,7 +291,7 @@ func (r *Remote) setOthers(ctx context.Context, p target.Toxiproxy, now wireProx
 			if sameToxics(is[n:n+1], shall[n:n+1]) {
 				continue
 			}
-			if err := c.call(ctx, "POST", r.path(p, shall[n].Name), shall[n], nil); err != nil {
+			if err := c.call(ctx, "POST", r.toxicPath(p, shall[n].Name), shall[n], nil); err != nil {
 				return err
 			}
 		}
@@ -331,7 +328,7 @@ func (r *Remote) enable(ctx context.Context, p target.Toxiproxy, enabled bool) e
 
 // remove takes one toxic out; one that is not there any more is no error.
 func (r *Remote) remove(ctx context.Context, p target.Toxiproxy, name string) error {
-	err := r.control(p).call(ctx, "DELETE", r.path(p, name), nil, nil)
+	err := r.control(p).call(ctx, "DELETE", r.toxicPath(p, name), nil, nil)
 	if answered(err, http.StatusNotFound) {
 		return nil
 	}
