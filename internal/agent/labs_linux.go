@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/access"
@@ -21,51 +19,12 @@ import (
 
 // labUp brings a lab up, unless as many are up as may be; the error is fault.ErrBusy then.
 func (a *Agent) labUp(ctx context.Context, def lab.Definition, by lab.Identity, progress func(step string)) (lab.Info, error) {
-	done, err := a.places.take(def.Name, a.cfg.Settings.Limits.Labs, func() ([]lab.Info, error) { return a.labs.List(ctx) })
+	ctx, done, err := a.places.take(ctx, def.Name, by, a.cfg.Settings.Limits.Labs, func() ([]lab.Info, error) { return a.labs.List(ctx) })
 	if err != nil {
 		return lab.Info{}, err
 	}
 	defer done()
 	return a.labs.Up(ctx, def, by, progress)
-}
-
-// labPlaces are the labs that are being made, which have their places already: the manager
-// lists them only when they are up. The zero value is ready, and safe for concurrent use.
-type labPlaces struct {
-	mu sync.Mutex
-	// making is by name; two may ask for the same lab.
-	making map[string]int
-}
-
-// take reserves a place until done is called, which is after the manager lists the lab or
-// has given it up.
-func (p *labPlaces) take(name string, most int, list func() ([]lab.Info, error)) (done func(), err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	infos, err := list()
-	if err != nil {
-		return nil, err
-	}
-	names := slices.Collect(maps.Keys(p.making))
-	for _, i := range infos {
-		if !slices.Contains(names, i.Name) {
-			names = append(names, i.Name)
-		}
-	}
-	if err := labRoom(names, name, most); err != nil {
-		return nil, err
-	}
-	if p.making == nil {
-		p.making = map[string]int{}
-	}
-	p.making[name]++
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.making[name]--; p.making[name] == 0 {
-			delete(p.making, name)
-		}
-	}, nil
 }
 
 // labIdentity is who asked for a lab, who its commands run as: who may open the socket gets
@@ -111,11 +70,16 @@ func labRoom(up []string, name string, most int) error {
 	return fault.WithHint(fmt.Errorf("lab up: %w: %d labs are up, which is the most (limits.labs)", fault.ErrBusy, len(up)), "'netemctl lab list' shows them")
 }
 
-// labDown ends the faults on a lab's targets, then takes it down.
+// labDown ends the faults on a lab's targets, then takes it down. One that is being made is
+// broken off first: what says "down" at the end of a script must not leave it to come up.
 func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
+	making, err := a.places.breakOff(ctx, name)
+	if err != nil {
+		return making, err
+	}
 	infos, err := a.labs.List(ctx)
 	if err != nil {
-		return false, err
+		return making, err
 	}
 	for _, i := range infos {
 		if i.Name == name {
@@ -127,10 +91,10 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 				existed, err = a.labs.Down(ctx, name)
 				return err
 			})
-			return existed, err
+			return existed || making, err
 		}
 	}
-	return false, nil // of a file, perhaps: nobody knows which labs there could be
+	return making, nil // of a file, perhaps: nobody knows which labs there could be
 }
 
 // neutralizer puts the neutral root netem on a device that was just made.

@@ -112,6 +112,10 @@ func (s labsServer) List(ctx context.Context, _ *netemv1.ListLabsRequest) (*nete
 }
 
 func (s labsServer) Get(ctx context.Context, r *netemv1.GetLabRequest) (*netemv1.Lab, error) {
+	// Who broke off the making of a lab asks what is left of it.
+	if err := s.a.places.undone(ctx, r.GetName()); err != nil {
+		return nil, err
+	}
 	info, err := s.a.labs.Get(ctx, r.GetName())
 	if err != nil {
 		return nil, err

@@ -290,7 +290,8 @@ func (c *Client) RemoveTarget(ctx context.Context, name string, force bool) ([]f
 }
 
 // LabUp makes a lab and tells each step. Making one that is up with the same definition
-// changes nothing; with another one the error is lab.ErrConflict.
+// changes nothing; with another one the error is lab.ErrConflict. When ctx ends, it returns
+// after the agent has undone what it made, or with an error that says what stays.
 func (c *Client) LabUp(ctx context.Context, r labfile.Request, progress func(step string)) (lab.Info, error) {
 	stream, err := c.labs.Up(ctx, wire.LabUpRequest(r))
 	if err != nil {
@@ -306,7 +307,28 @@ func (c *Client) LabUp(ctx context.Context, r labfile.Request, progress func(ste
 		}
 		return nil
 	})
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(err, c.undone(ctx, r))
+	}
 	return info, err
+}
+
+// undone waits until the agent has undone a lab that was broken off.
+func (c *Client) undone(ctx context.Context, r labfile.Request) error {
+	def, err := r.Definition()
+	if err != nil {
+		return nil // then nothing was made
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+	switch _, err := c.labs.Get(ctx, &netemv1.GetLabRequest{Name: def.Name}); {
+	case err == nil:
+		return fmt.Errorf("lab %s is there: it was complete already, or what is left of it could not be removed", def.Name)
+	case errors.Is(c.err(err), lab.ErrUnknown):
+		return nil
+	default:
+		return fmt.Errorf("lab %s: it is not known whether it is undone: %w", def.Name, c.err(err))
+	}
 }
 
 // LabDown takes a lab down and reports whether there was one.

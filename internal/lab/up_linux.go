@@ -141,6 +141,9 @@ func (m *Manager) make(ctx context.Context, r *running, progress func(string)) e
 	r.record.Complete, r.record.Up = true, time.Now().UTC()
 	err := m.save(r.record)
 	failpoint.At("lab.up.complete")
+	if err == nil {
+		err = context.Cause(ctx) // nobody waits for it any more
+	}
 	return err
 }
 
