@@ -1,11 +1,12 @@
 package service
 
 import (
-	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // tailSize is how much of what came last is kept beyond the limit.
@@ -87,9 +88,43 @@ func (r *recorder) Tail() string {
 	return LastLines(r.tail)
 }
 
-// LastLines returns the last three lines of what a program said, on one, of 1 KiB at most.
+// LastLines returns the last three lines of what a program said, on one, of 1 KiB at most
+// before those characters are written as Go does that would change a terminal: \x1b, \x00.
 func LastLines(text []byte) string {
 	const lines, most = 3, 1024
-	all := bytes.Split(bytes.TrimSpace(text[max(0, len(text)-most):]), []byte("\n"))
-	return strings.ToValidUTF8(string(bytes.Join(all[max(len(all)-lines, 0):], []byte(" | "))), "?")
+	text = text[max(0, len(text)-most):]
+	all := strings.Split(strings.TrimFunc(string(text), blank), "\n")
+	all = all[max(len(all)-lines, 0):]
+	for i := range all {
+		all[i] = bounded(plain(all[i]))
+	}
+	return strings.Join(all, " | ")
+}
+
+// blank says what is left out at the ends; a program that says only NULs has said nothing.
+func blank(r rune) bool { return unicode.IsSpace(r) || r == 0 }
+
+// plain has nothing in it that a terminal obeys, or that shows other text than there is.
+func plain(line string) string {
+	var b strings.Builder
+	for _, r := range strings.TrimRight(strings.ToValidUTF8(line, "?"), "\r") {
+		switch {
+		case r == '\t':
+			b.WriteByte(' ')
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// bounded is the beginning of a long line, where its meaning is.
+func bounded(line string) string {
+	const most = 300
+	if len(line) <= most {
+		return line
+	}
+	return strings.ToValidUTF8(line[:most], "") + "..."
 }
