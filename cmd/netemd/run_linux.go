@@ -14,6 +14,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"netemd/internal/agent"
+	"netemd/internal/child"
 	"netemd/internal/config"
 	"netemd/internal/fault"
 	"netemd/internal/version"
@@ -104,6 +105,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func serve(ctx context.Context, cfg agent.Config) error {
+	if err := child.KeepInherited(); err != nil {
+		return err
+	}
 	agent.RaiseProcs()
 	var a *agent.Agent
 	cfg.Ready = func() { ready(ctx, a, cfg.Log) }

@@ -48,6 +48,10 @@ func Run() {
 		fmt.Fprintf(os.Stderr, "child: no %q, known: %s\n", os.Args[2], strings.Join(names, ", "))
 		os.Exit(2)
 	}
+	if err := KeepInherited(); err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		os.Exit(2)
+	}
 	if err := becomeUser(); err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		os.Exit(exitUser)

@@ -27,6 +27,12 @@ func TestMain(m *testing.M) {
 		fmt.Println(ns, order, strings.Join(args, ","))
 		return 7
 	})
+	// inherits starts a shell that says what it finds on descriptor 7.
+	Register("inherits", func([]string) int {
+		said, err := exec.Command("sh", "-c", "readlink /proc/self/fd/7 || echo nothing").Output()
+		fmt.Printf("%s%v\n", said, err)
+		return 0
+	})
 	Register("forever", func([]string) int {
 		fmt.Println("ready")
 		select {}
@@ -152,4 +158,16 @@ func alive(pid int) bool {
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(after, "Z")
+}
+
+// TestInherited starts this program with a descriptor that is open over an exec.
+func TestInherited(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", append([]string{"-c", `exec "$@" 7</dev/null`, "sh", self}, Args("inherits")...)...)
+	if got, err := cmd.Output(); err != nil || string(got) != "nothing\n<nil>\n" {
+		t.Errorf("a process that a child starts has on descriptor 7 %q, %v, want nothing", got, err)
+	}
 }
