@@ -22,7 +22,8 @@ func (a *app) labDiff() *cobra.Command {
 		Use: "diff NAME|FILE|- [--as NAME]", Short: "Say what of a lab is not as it should be", Args: arguments(1, labForm), ValidArgsFunction: a.completeLabsUp,
 		DisableFlagsInUseLine: true,
 		Long: `Compare a lab that is up with a file, or by its name with what it was made of, and both with the kernel: nodes, devices,
-addresses, routes and sysctls, services that ended, base impairments. As of diff(1), exit code 0 says that all is
+addresses, routes and sysctls, services that ended, base impairments; also devices, addresses and routes that somebody
+added. "-" is what is there, "+" what should be. As of diff(1), exit code 0 says that all is
 equal and 1 that something differs; 2 and more are errors, as everywhere, and so is 1 with an error's text.`,
 		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
 			r, err := a.labRequest(args[0], as)

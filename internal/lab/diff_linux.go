@@ -1,23 +1,29 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"netemd/internal/target"
 	"netemd/namespaces"
 )
 
 // Diff compares a definition with the lab of its name that is up, and that lab with the
 // kernel: namespaces, devices, addresses, routes, neighbours, sysctls, services and base
-// impairments. It changes nothing; what somebody added is not looked for. The error is
+// impairments. What somebody added is found, too, of devices, addresses and routes, but not
+// what the kernel adds by itself, nor netemd's own devices of faults. It changes nothing. The error is
 // ErrUnknown when no lab of that name is up, and that of Validate for a definition that is
 // not right.
 func (m *Manager) Diff(ctx context.Context, d Definition) ([]Difference, error) {
@@ -58,7 +64,7 @@ func (m *Manager) Diff(ctx context.Context, d Definition) ([]Difference, error) 
 	}
 	for _, s := range r.record.Services {
 		if !s.Process.Alive() {
-			found = append(found, Difference{"nodes." + s.Node + ".services." + s.Name, fmt.Sprintf("running (process %d)", s.Process.PID), "ended"})
+			found = append(found, Difference{"nodes." + s.Node + ".services." + s.Name, "running", "ended"})
 		}
 	}
 	base, err := m.lookAtBases(ctx, l)
@@ -166,6 +172,7 @@ func (c *looking) network(h *netlink.Handle) error {
 	at := map[string]bool{}
 	for _, a := range addresses {
 		at[names[a.LinkIndex]+" "+a.IP.String()] = true
+		c.address(names[a.LinkIndex], a)
 	}
 	macs := map[string]string{}
 	for _, n := range neighbours {
@@ -173,6 +180,7 @@ func (c *looking) network(h *netlink.Handle) error {
 			macs[names[n.LinkIndex]+" "+n.IP.String()] = n.HardwareAddr.String()
 		}
 	}
+	c.devices(all)
 	for _, d := range c.spot.devices {
 		path := "devices." + d.name
 		state := c.state(d)
@@ -180,6 +188,8 @@ func (c *looking) network(h *netlink.Handle) error {
 		if state == gone {
 			continue // with all that was on it
 		}
+		mtu := c.links[d.name].Attrs().MTU
+		c.compare(path+".mtu", strconv.Itoa(vethMTU), strconv.Itoa(mtu), mtu == vethMTU)
 		for _, a := range d.addresses {
 			c.compare(path+".addresses", a.String(), "", at[d.name+" "+a.String()])
 		}
@@ -195,6 +205,55 @@ func (c *looking) network(h *netlink.Handle) error {
 		}
 	}
 	return c.routes(h, names)
+}
+
+// vethMTU is what the kernel gives a veth device that is made without one (ETH_DATA_LEN of
+// linux/if_ether.h).
+const vethMTU = 1500
+
+// kernelDevices are those that the kernel makes in each namespace where its tunnels are loaded
+// (fb_tunnels_only_for_init_net of its ip-sysctl documentation).
+var kernelDevices = []string{"lo", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0"}
+
+// devices looks for devices that the lab has not, and at those that every node has.
+func (c *looking) devices(all []netlink.Link) {
+	own := append([]string{}, kernelDevices...)
+	for _, d := range c.spot.devices {
+		own = append(own, d.name)
+	}
+	fixed := []string{"lo"}
+	if c.spot.role == switchRole {
+		fixed = append(fixed, bridgeDevice)
+	}
+	for _, name := range fixed {
+		state := "up"
+		switch link := c.links[name]; {
+		case link == nil:
+			state = gone
+		case link.Attrs().Flags&net.FlagUp == 0:
+			state = "down"
+		}
+		c.compare("devices."+name, "up", state, state == "up")
+	}
+	for _, link := range all {
+		if name := link.Attrs().Name; !slices.Contains(own, name) && !slices.Contains(fixed, name) && !target.Ours(name) {
+			c.found = append(c.found, Difference{c.spot.path() + ".devices." + name, "", "there (" + link.Type() + ")"})
+		}
+	}
+}
+
+// address looks whether an address is one that somebody added to a device of the lab. Those
+// of the link alone are the kernel's, or say nothing.
+func (c *looking) address(name string, a netlink.Addr) {
+	ip, ok := netip.AddrFromSlice(a.IP)
+	if ip = ip.Unmap(); !ok || ip.IsLinkLocalUnicast() || name == "lo" && (ip == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || ip == netip.IPv6Loopback()) {
+		return
+	}
+	i := slices.IndexFunc(c.spot.devices, func(d *device) bool { return d.name == name })
+	if i < 0 && name != "lo" || i >= 0 && slices.Contains(c.spot.devices[i].addresses, ip) {
+		return
+	}
+	c.found = append(c.found, Difference{c.spot.path() + ".devices." + name + ".addresses", "", a.IPNet.String()})
 }
 
 // state says how a device is.
@@ -220,7 +279,8 @@ func (c *looking) state(d *device) string {
 
 // routes compares the routes of all tables.
 func (c *looking) routes(h *netlink.Handle, names map[int]string) error {
-	have := map[string]string{}
+	have, known := map[string]string{}, map[string]bool{}
+	var added []string
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		all, err := h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 		if err != nil {
@@ -236,7 +296,20 @@ func (c *looking) routes(h *netlink.Handle, names map[int]string) error {
 				text = "via " + r.Gw.String() + " " + text
 			}
 			key := fmt.Sprintf("%d %s", r.Table, to)
+			if r.Table != unix.RT_TABLE_LOCAL && r.Protocol != unix.RTPROT_KERNEL && !target.Ours(names[r.LinkIndex]) {
+				added = append(added, key)
+			}
 			have[key] = strings.TrimPrefix(have[key]+", "+text, ", ")
+		}
+	}
+	for _, r := range c.spot.routes {
+		table := cmp.Or(r.table, unix.RT_TABLE_MAIN)
+		known[fmt.Sprintf("%d %s", table, r.to)] = true
+	}
+	for _, key := range added {
+		if table, to, _ := strings.Cut(key, " "); !known[key] {
+			known[key] = true // of several to the same once
+			c.found = append(c.found, Difference{c.spot.path() + "." + routePath(table, to), "", have[key]})
 		}
 	}
 	for _, r := range c.spot.routes {
@@ -247,16 +320,19 @@ func (c *looking) routes(h *netlink.Handle, names map[int]string) error {
 		if r.via.IsValid() {
 			want = "via " + r.via.String() + " " + want
 		}
-		table, path := r.table, "routes."+r.to.String()
-		if table == 0 {
-			table = unix.RT_TABLE_MAIN
-		} else {
-			path = fmt.Sprintf("table %d.", table) + path
-		}
-		got := have[fmt.Sprintf("%d %s", table, r.to)]
-		c.compare(path, want, got, got == want)
+		table := strconv.Itoa(cmp.Or(r.table, unix.RT_TABLE_MAIN))
+		got := have[table+" "+r.to.String()]
+		c.compare(routePath(table, r.to.String()), want, got, got == want)
 	}
 	return nil
+}
+
+// routePath is a route in a table in words.
+func routePath(table, to string) string {
+	if table == strconv.Itoa(unix.RT_TABLE_MAIN) {
+		return "routes." + to
+	}
+	return "table " + table + ".routes." + to
 }
 
 // lookAtBases compares the base impairments with what their engine has.

@@ -151,3 +151,38 @@ func TestDiffService(t *testing.T) {
 	}
 	t.Error("the end of the service was not found")
 }
+
+// TestDiffAdded finds what somebody added to a lab, or changed of what every node has.
+func TestDiffAdded(t *testing.T) {
+	d := campus(t)
+	m := newManager(t, t.TempDir())
+	m.cfg.Engine = &impairer{}
+	if _, err := m.Up(t.Context(), d, Identity{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	ns := d.Namespace
+	ip(t, "-n", ns("a"), "addr", "add", "10.9.9.9/24", "dev", "eth0")
+	ip(t, "-n", ns("a"), "route", "add", "10.88.0.0/16", "dev", "eth0")
+	ip(t, "-n", ns("b"), "link", "set", "lo", "down")
+	ip(t, "-n", ns("b"), "addr", "add", "10.9.9.8/32", "dev", "lo")
+	ip(t, "-n", ns("z"), "link", "set", "eth0", "mtu", "1400")
+	ip(t, "-n", ns("y"), "link", "add", "extra", "type", "veth", "peer", "name", "extra2")
+	ip(t, "-n", ns("wire"), "route", "add", "10.88.0.0/16", "dev", "lan", "table", "100")
+	found, err := m.Diff(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Difference{
+		{"nodes.a.devices.eth0.addresses", "", "10.9.9.9/24"},
+		{"nodes.a.routes.10.88.0.0/16", "", "by eth0"},
+		{"nodes.b.devices.lo.addresses", "", "10.9.9.8/32"},
+		{"nodes.b.devices.lo", "up", "down"},
+		{"nodes.z.devices.eth0.mtu", "1500", "1400"},
+		{"nodes.y.devices.extra2", "", "there (veth)"},
+		{"nodes.y.devices.extra", "", "there (veth)"},
+		{"links[0].wire.table 100.routes.10.88.0.0/16", "", "by lan"},
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
