@@ -196,6 +196,11 @@ func (k *keeper) openLog() (err error) {
 		limit = DefaultLogLimit
 	}
 	k.log = newRecorder(f, limit)
+	if info, err := f.Stat(); k.order.Log != "" && (err != nil || info.Size() > 0) {
+		// Somebody's file, of which nobody knows what reads it: what the service says is what
+		// was asked for there, and nothing else.
+		k.log.quiet = true
+	}
 	return nil
 }
 

@@ -24,6 +24,8 @@ type recorder struct {
 	limit   int64
 	// fresh says that the log ends with a newline, or is empty.
 	fresh bool
+	// quiet keeps the keeper's own lines out of the log.
+	quiet bool
 }
 
 func newRecorder(log io.Writer, limit int64) *recorder {
@@ -63,6 +65,9 @@ func (r *recorder) Say(format string, args ...any) {
 }
 
 func (r *recorder) say(format string, args ...any) {
+	if r.quiet {
+		return
+	}
 	if !r.fresh {
 		r.put([]byte("\n"))
 	}
@@ -74,6 +79,10 @@ func (r *recorder) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.dropped == 0 {
+		return
+	}
+	if r.quiet { // a gap that nothing tells would read as if there were none
+		r.dropped = 0
 		return
 	}
 	r.say("%d bytes were not recorded; these are the last:", r.dropped)

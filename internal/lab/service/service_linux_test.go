@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -270,6 +271,24 @@ func TestOwnLog(t *testing.T) {
 	}
 	if _, err := p.start(t, again); err == nil || !strings.Contains(err.Error(), unix.ELOOP.Error()) {
 		t.Errorf("a link: %v", err)
+	}
+}
+
+// TestLogOfSomebodyElse has a log that was a file of another use before: what the service says
+// comes to its end, and nothing else.
+func TestLogOfSomebodyElse(t *testing.T) {
+	p := newPlace(t)
+	path := filepath.Join(p.folder, "passwd")
+	if err := errors.Join(os.WriteFile(path, []byte("root:x:0:0\n"), 0o600), os.Chown(path, 65534, 65534), os.Chmod(p.folder, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	o := p.shell("exit 3")
+	o.Log = path
+	if _, err := p.start(t, o); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("its end: %v", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "root:x:0:0\n" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
 
