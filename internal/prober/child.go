@@ -66,13 +66,15 @@ func serve(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// tune makes the process one that measures: it collects garbage seldom, and has more
-// running threads than the machine has processors when it keeps a schedule, so that the
-// thread of the schedule need not wait for a goroutine to give its place away.
+// tune makes the process one that measures: it collects garbage seldom. When it keeps a
+// schedule it has more running threads than the machine has processors, so that the
+// thread of the schedule need not wait for a goroutine to give its place away, and goes
+// before others, so that it measures the path and not its own wait for a processor.
 func tune(r probe.Request) {
 	debug.SetGCPercent(400)
 	if r.Open != nil {
 		runtime.GOMAXPROCS(runtime.NumCPU() + 2)
+		prefer()
 	}
 }
 

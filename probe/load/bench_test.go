@@ -17,7 +17,8 @@ const asked = 20_000
 // BenchmarkOpenLoop keeps 20,000 calls a second for 5 s, of a caller that does nothing
 // and of an echo of 64 bytes over kept TCP connections on loopback, whose server is in
 // the same process. It says what was reached, how late calls began, and what a sample
-// costs in all: the processor time and the memory of loop, call and record.
+// costs in all: the processor time and the memory of loop, call and record. The prober's
+// child runs at a nice value of -10: on a busy machine so should this.
 func BenchmarkOpenLoop(b *testing.B) {
 	b.Run("stub", func(b *testing.B) {
 		openLoop(b, callerFunc(func(_ context.Context, seq int) probe.Sample {
