@@ -31,7 +31,7 @@ var methodVerbs = map[string]access.Verb{
 	"Targets/Add": access.Target, "Targets/Remove": access.Target,
 	"Targets/List": access.List, "Targets/Resolve": access.List,
 	"Labs/Up": access.Lab, "Labs/Down": access.Lab, "Labs/List": access.List, "Labs/Get": access.List, "Labs/Diff": access.List,
-	"Probes/Run":      access.Probe,
+	"Probes/Run": access.Probe, "Probes/Stop": access.Probe,
 	"System/Features": access.List, "System/Profiles": access.List, "System/Version": access.List,
 }
 
@@ -123,6 +123,8 @@ func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) 
 		return a.aimKey(r.GetTarget()), nil
 	case *netemv1.ProbeRequest:
 		return a.aimKey(r.GetTarget()), nil
+	case *netemv1.StopProbeRequest: // a run is its owner's
+		return a.aimKey(a.probing.target(c.peer.owner, r.GetId())), nil
 	case *netemv1.LabUpRequest:
 		return cmp.Or(r.GetAs(), r.GetName()), nil // labfile.Request holds a text to its name
 	case interface{ GetId() string }: // Change, Renew, Get, Verify, Packets

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"netemd/internal/fault"
@@ -14,11 +15,24 @@ import (
 	"netemd/probe"
 )
 
-// probing counts the probes of each owner. The zero value has none.
+// probing counts the probes of each owner, and knows those that can be stopped. The zero
+// value has none.
 type probing struct {
-	mu sync.Mutex
-	of map[string]int
+	mu   sync.Mutex
+	of   map[string]int
+	runs map[probeRun]stoppable
 }
+
+// probeRun is a run as its owner calls it.
+type probeRun struct{ who, id string }
+
+type stoppable struct {
+	target string
+	stop   context.CancelCauseFunc
+}
+
+// errProbeStopped ends a run whose owner wants what was measured until then.
+var errProbeStopped = errors.New("the probe was stopped")
 
 // begin lets a probe begin, which ends with end.
 func (p *probing) begin(who string, most int) (end func(), err error) {
@@ -40,11 +54,53 @@ func (p *probing) begin(who string, most int) (end func(), err error) {
 	}, nil
 }
 
-// measure runs a probe of an owner against a target, with the kernel's evidence. The error is
-// fault.ErrBusy when that owner has as many running as one may.
-func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report func(done, count int)) (probe.Result, error) {
+// name gives a run the id by which its owner can stop it, until forget. An id that
+// is in use stays with the first one.
+func (p *probing) name(run probeRun, target string, stop context.CancelCauseFunc) (forget func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.runs[run]; ok || run.id == "" {
+		return func() {}
+	}
+	if p.runs == nil {
+		p.runs = map[probeRun]stoppable{}
+	}
+	p.runs[run] = stoppable{target, stop}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.runs, run)
+	}
+}
+
+// target is what an owner's run probes; "" when there is no such run.
+func (p *probing) target(who, id string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runs[probeRun{who, id}].target
+}
+
+// stop ends an owner's run, and reports whether there was one.
+func (p *probing) stop(who, id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	run, ok := p.runs[probeRun{who, id}]
+	if ok {
+		run.stop(errProbeStopped)
+	}
+	return ok
+}
+
+// measure runs a probe of an owner against a target, with the kernel's evidence. Where it
+// is, and what it reports, is in c; the rest is filled in. The error is fault.ErrBusy when
+// that owner has as many running as one may. With an error the result has what was measured
+// until then.
+func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prober.Config) (probe.Result, error) {
 	r = r.WithDefaults()
 	if err := r.Validate(); err != nil {
+		return probe.Result{}, err
+	}
+	if err := a.withinLimits(r); err != nil {
 		return probe.Result{}, err
 	}
 	r.Target = canonical(r.Target)
@@ -58,15 +114,6 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report
 	if !t.Address.IsValid() {
 		return probe.Result{}, fmt.Errorf("probe: target %s says no one address and port that a client could connect to: %w", t.Name, errors.ErrUnsupported)
 	}
-	done, err := a.probing.begin(who, a.cfg.Settings.Limits.ProbesPerOwner)
-	if err != nil {
-		return probe.Result{}, err
-	}
-	defer done()
-	login, err := a.labs.Postgres(t.Lab, t.Address)
-	if err != nil {
-		return probe.Result{}, err
-	}
 	address := t.Address
 	if r.Layer == probe.LayerProxy {
 		if !t.Proxy.IsValid() {
@@ -74,12 +121,43 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, report
 		}
 		address = t.Proxy
 	}
-	return prober.Measure(ctx, prober.Config{
-		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace,
-		Order:       prober.Order{Request: r, Address: address, User: login.User, Password: login.Password, Database: login.Database},
-		PathDelayed: a.pathDelayed(ctx, r, t),
-		Report:      func(p probe.Progress) { report(p.Done, p.Count) },
-	})
+	done, err := a.probing.begin(who, a.cfg.Settings.Limits.ProbesPerOwner)
+	if err != nil {
+		return probe.Result{}, err
+	}
+	defer done()
+	c.Order.Request, c.Order.Address = r, address
+	if r.Kind == probe.KindPostgres {
+		login, err := a.labs.Postgres(t.Lab, t.Address)
+		if err != nil {
+			return probe.Result{}, err
+		}
+		c.Order.User, c.Order.Password, c.Order.Database = login.User, login.Password, login.Database
+	}
+	c.ClientNamespace, c.ServerNamespace = t.ClientNamespace, t.ServerNamespace
+	c.PathDelayed = a.pathDelayed(ctx, r, t)
+	return prober.Measure(ctx, c)
+}
+
+// withinLimits refuses a load above what the configuration allows.
+func (a *Agent) withinLimits(r probe.Request) error {
+	if r.Open == nil {
+		return nil
+	}
+	l := a.cfg.Settings.Limits
+	if r.Open.MaxInFlight > l.ProbeInFlight {
+		return &probe.RequestError{
+			Field: "max_in_flight", Value: strconv.Itoa(r.Open.MaxInFlight), Want: fmt.Sprintf("at most %d calls here (limits.probe_in_flight)", l.ProbeInFlight),
+		}
+	}
+	for _, s := range r.Open.Stages {
+		if rate := max(s.From, s.To); rate > float64(l.ProbeRate) {
+			return &probe.RequestError{
+				Field: "rate", Value: strconv.FormatFloat(rate, 'f', -1, 64), Want: fmt.Sprintf("at most %d calls per second here (limits.probe_rate)", l.ProbeRate),
+			}
+		}
+	}
+	return nil
 }
 
 // pathDelayed reports whether a fault delays everything on the way to a target: its

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 	"runtime"
 
@@ -12,7 +10,6 @@ import (
 	netemv1 "netemd/api/netem/v1"
 	"netemd/internal/version"
 	"netemd/internal/wire"
-	"netemd/probe"
 )
 
 type targetsServer struct {
@@ -141,30 +138,6 @@ func (s labsServer) Diff(ctx context.Context, r *netemv1.LabDiffRequest) (*netem
 		return nil, err
 	}
 	return wire.LabDifferences(all), nil
-}
-
-type probesServer struct {
-	netemv1.UnimplementedProbesServer
-	a *Agent
-}
-
-func (s probesServer) Run(m *netemv1.ProbeRequest, stream grpc.ServerStreamingServer[netemv1.ProbeMessage]) error {
-	r := wire.ProbeRequestOf(m)
-	result, err := s.a.measure(stream.Context(), owner(stream.Context()), r, func(done, count int) {
-		_ = stream.Send(&netemv1.ProbeMessage{Done: int32(done), Count: int32(count)}) // see Up
-	})
-	if err != nil {
-		return err
-	}
-	if !m.GetSamples() {
-		result.Samples = []probe.Sample{}
-	}
-	text, err := json.Marshal(result)
-	if err != nil {
-		return fmt.Errorf("probe result: %w", err)
-	}
-	count := int32(result.Summary.Count)
-	return stream.Send(&netemv1.ProbeMessage{Done: count, Count: count, ResultJson: text})
 }
 
 type systemServer struct {

@@ -15,6 +15,7 @@ import (
 	"netemd/internal/lab/labfile"
 	"netemd/internal/profile"
 	"netemd/internal/target"
+	"netemd/probe"
 	"netemd/qdisc"
 )
 
@@ -68,12 +69,18 @@ type Agent interface {
 	experiment.Applier
 	experiment.Faults
 	experiment.Prober
+	ProbeRunner
 	FaultStore
 	PacketStore
 	TargetStore
 	LabStore
 	System
 	io.Closer
+}
+
+// ProbeRunner runs one probe with all that it can do.
+type ProbeRunner interface {
+	RunProbe(ctx context.Context, r probe.Request, run client.ProbeRun) (probe.Result, error)
 }
 
 // FaultStore is the rest of the faults' service.

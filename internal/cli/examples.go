@@ -129,11 +129,28 @@ netemctl watch -o jsonl
 netemctl watch --after 41 --life kqv -o jsonl   # what came after number 41`,
 
 	"probe": `
-netemctl probe pg --target pg`,
+netemctl probe pg --target pg
+netemctl probe pg --target pg --rate 50/s --duration 30s --warmup 2s
+netemctl probe pg --target pg --policy full-jitter --timeout 500ms`,
 	"probe pg": `
 netemctl probe pg --target pg -n 200
 netemctl probe pg --target pg --layer proxy --concurrency 8 --pace 0s
-netemctl probe pg --target pg --timeout 2s --out out/probe`,
+netemctl probe pg --target pg --mode query --pool 4 --ramp 10..200/30s
+netemctl probe pg --target pg --policy breaker --timeout 300ms --out out/probe`,
+	"probe tcp": `
+netemctl probe tcp --target tcp -n 100
+netemctl probe tcp --target tcp --mode echo --keep --rate 200/s --duration 10s
+netemctl probe tcp --target tcp --mode bulk --bytes 4MiB -n 20 --concurrency 1`,
+	"probe udp": `
+netemctl probe udp --target udp --rate 100/s --duration 10s --timeout 1s
+netemctl probe udp --target udp --bytes 1200B -n 500 --pace 10ms`,
+	"probe http": `
+netemctl probe http --target http --path /echo -n 100
+netemctl probe http --target http --http 2 --keep --rate 100/s --arrival poisson --duration 20s
+netemctl probe http --target http --rate 20/s --spike 200/2s@5s --duration 15s`,
+	"probe grpc": `
+netemctl probe grpc --target grpc -n 200
+netemctl probe grpc --target grpc --mode bidi --messages 100 --bytes 1KiB -n 20`,
 	"compare": `
 netemctl compare --target pg
 netemctl compare --target pg --loss 5% --delay 20ms

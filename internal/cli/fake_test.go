@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -70,6 +71,9 @@ type fakeAgent struct {
 	// during is called while a probe runs.
 	during func()
 	err    error
+	// request and run are the last probe's.
+	request probe.Request
+	run     client.ProbeRun
 }
 
 func newFakeAgent() *fakeAgent {
@@ -507,6 +511,29 @@ func (a *fakeAgent) Probe(ctx context.Context, r probe.Request, progress func(do
 		progress(i+1, r.Count)
 	}
 	return probe.Result{Summary: probe.Summarize(r.Target, r.Layer, samples, probe.EvidenceTraced), Samples: samples}, nil
+}
+
+// RunProbe makes the same calls up, and gives them out.
+func (a *fakeAgent) RunProbe(ctx context.Context, r probe.Request, run client.ProbeRun) (probe.Result, error) {
+	r = r.WithDefaults()
+	a.request, a.run = r, run
+	result, err := a.Probe(ctx, r, func(done, count int) {
+		run.Progress(probe.Progress{Done: done, Count: count, Elapsed: time.Duration(done) * 60 * time.Millisecond})
+	})
+	for _, s := range result.Samples {
+		if run.Samples == nil {
+			break
+		}
+		line, err := json.Marshal(s)
+		if err == nil {
+			err = run.Samples(append(line, '\n'), 0)
+		}
+		if err != nil {
+			return result, err
+		}
+	}
+	result.Samples = nil
+	return result, err
 }
 
 // lossy is the duration and cause of the i-th call under loss.

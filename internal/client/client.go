@@ -25,7 +25,6 @@ import (
 	"netemd/internal/profile"
 	"netemd/internal/target"
 	"netemd/internal/wire"
-	"netemd/probe"
 	"netemd/qdisc"
 )
 
@@ -377,25 +376,6 @@ func (c *Client) Labs(ctx context.Context) ([]lab.Info, error) {
 		ls[i] = wire.LabOf(l)
 	}
 	return ls, nil
-}
-
-// Probe runs a probe in the agent and returns every sample.
-func (c *Client) Probe(ctx context.Context, r probe.Request, progress func(done, count int)) (probe.Result, error) {
-	stream, err := c.probes.Run(ctx, wire.ProbeRequest(r))
-	if err != nil {
-		return probe.Result{}, c.err(err)
-	}
-	var result probe.Result
-	err = each(c, stream.Recv, func(m *netemv1.ProbeMessage) error {
-		if progress != nil {
-			progress(int(m.GetDone()), int(m.GetCount()))
-		}
-		if len(m.GetResultJson()) > 0 {
-			return json.Unmarshal(m.GetResultJson(), &result)
-		}
-		return nil
-	})
-	return result, err
 }
 
 // Profiles returns the impairments with a name that the agent's configuration has.

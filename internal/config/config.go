@@ -122,6 +122,11 @@ type Limits struct {
 	Labs int `yaml:"labs"`
 	// ProbesPerOwner run at once; default 4, at most 64.
 	ProbesPerOwner int `yaml:"probes_per_owner"`
+	// ProbeRate is the highest rate of a probe's open loop, in calls a second, and
+	// ProbeInFlight the most calls that one may have under way; both default and at most
+	// 100000.
+	ProbeRate     int `yaml:"probe_rate"`
+	ProbeInFlight int `yaml:"probe_in_flight"`
 	// Followers are the streams that wait for what comes, of all peers: watches and followed
 	// packets; default 64, at most 4096. One owner has a quarter of them at most, and of
 	// Waiting.
@@ -161,7 +166,7 @@ func Default() Config {
 		Socket:   Socket{Group: "netem", Mode: 0o666},
 		TTL:      TTL{Default: Duration(fault.DefaultTTL), Max: Duration(fault.MaxTTL)},
 		Limits: Limits{
-			RequestBytes: 1 << 20, Faults: 256, FaultsPerOwner: 256, Labs: 16, ProbesPerOwner: 4, Followers: 64, Waiting: 64,
+			RequestBytes: 1 << 20, Faults: 256, FaultsPerOwner: 256, Labs: 16, ProbesPerOwner: 4, ProbeRate: maxLoad, ProbeInFlight: maxLoad, Followers: 64, Waiting: 64,
 		},
 		Audit: Audit{MaxMegabytes: 10, Keep: 5},
 	}

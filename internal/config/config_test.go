@@ -26,7 +26,7 @@ tcp:
   client_ca: /etc/netemd/ca.pem
   reflection: true
 ttl: {default: 1m, max: 1h}
-limits: {request_bytes: 64KiB, faults: 10, faults_per_owner: 5, labs: 1, probes_per_owner: 2, followers: 8, waiting: 3}
+limits: {request_bytes: 64KiB, faults: 10, faults_per_owner: 5, labs: 1, probes_per_owner: 2, probe_rate: 500, probe_in_flight: 50, followers: 8, waiting: 3}
 allow:
   - {users: [alice, "1001"], verbs: [apply, clear], targets: ["pg*"]}
   - {certificates: [ci], verbs: ["*"], targets: ["dev:v0@blue"]}
@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 		Socket:   Socket{Path: "/run/other.sock", Group: "wheel", Mode: 0o600},
 		TCP:      TCP{Listen: "192.0.2.1:7070", Certificate: "/etc/netemd/agent.pem", Key: "/etc/netemd/agent.key", ClientCA: "/etc/netemd/ca.pem", Reflection: true},
 		TTL:      TTL{Default: Duration(time.Minute), Max: Duration(time.Hour)},
-		Limits:   Limits{RequestBytes: 64 << 10, Faults: 10, FaultsPerOwner: 5, Labs: 1, ProbesPerOwner: 2, Followers: 8, Waiting: 3},
+		Limits:   Limits{RequestBytes: 64 << 10, Faults: 10, FaultsPerOwner: 5, Labs: 1, ProbesPerOwner: 2, ProbeRate: 500, ProbeInFlight: 50, Followers: 8, Waiting: 3},
 		Allow: []access.Rule{
 			{Users: []string{"alice", "1001"}, Verbs: []access.Verb{access.Apply, access.Clear}, Targets: []string{"pg*"}},
 			{Certificates: []string{"ci"}, Verbs: []access.Verb{access.All}, Targets: []string{"dev:v0@blue"}},

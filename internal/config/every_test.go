@@ -45,6 +45,8 @@ var badFor = map[string][]string{
 	"limits.faults_per_owner": {"0", "4097", "1.5", "many"},
 	"limits.labs":             {"0", "257", "1.5", "many"},
 	"limits.probes_per_owner": {"0", "65", "1.5", "many"},
+	"limits.probe_rate":       {"0", "100001", "1.5", "many"},
+	"limits.probe_in_flight":  {"0", "100001", "1.5", "many"},
 	"limits.followers":        {"0", "4097", "1.5", "many"},
 	"limits.waiting":          {"0", "4097", "1.5", "many"},
 	"allow":                   {"x", "5"},

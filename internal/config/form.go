@@ -27,6 +27,8 @@ var forms = map[string]string{
 	"limits.faults_per_owner": number(1, maxFaults),
 	"limits.labs":             number(1, maxLabs),
 	"limits.probes_per_owner": number(1, maxProbes),
+	"limits.probe_rate":       number(1, maxLoad),
+	"limits.probe_in_flight":  number(1, maxLoad),
 	"limits.followers":        number(1, maxStreams),
 	"limits.waiting":          number(1, maxWaiting),
 	"allow":                   allowForm,

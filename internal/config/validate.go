@@ -21,6 +21,7 @@ const (
 	maxFaults    = 4096
 	maxLabs      = 256
 	maxProbes    = 64
+	maxLoad      = 100_000
 	maxStreams   = 4096
 	maxWaiting   = 4096
 	minRequest   = 1 << 10
@@ -131,6 +132,8 @@ func (v *validation) limits(l Limits) {
 	v.count("limits.faults_per_owner", l.FaultsPerOwner, 1, maxFaults)
 	v.count("limits.labs", l.Labs, 1, maxLabs)
 	v.count("limits.probes_per_owner", l.ProbesPerOwner, 1, maxProbes)
+	v.count("limits.probe_rate", l.ProbeRate, 1, maxLoad)
+	v.count("limits.probe_in_flight", l.ProbeInFlight, 1, maxLoad)
 	v.count("limits.followers", l.Followers, 1, maxStreams)
 	v.count("limits.waiting", l.Waiting, 1, maxWaiting)
 }

@@ -74,17 +74,6 @@ func Comparison(dir string, c experiment.Comparison) error {
 	})
 }
 
-// Probe writes a probe's samples to dir, which is made if it is missing.
-func Probe(dir string, r probe.Result) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := write(dir, ResultFile, func(w io.Writer) error { return WriteJSON(w, "probe", r.Summary) }); err != nil {
-		return err
-	}
-	return write(dir, SamplesFile, func(w io.Writer) error { return writeSamples(w, r.Summary.Layer, r.Samples) })
-}
-
 // sampleLine is one line of SamplesFile.
 type sampleLine struct {
 	Layer string `json:"layer"`

@@ -44,7 +44,7 @@ func Percent(p *float64) string {
 
 // CauseOrder is the order in which causes are told.
 var CauseOrder = []probe.Cause{
-	probe.SYNRetransmit, probe.RTO, probe.TLP, probe.FastRetransmit, probe.Neighbour, probe.Queueing, probe.Unknown,
+	probe.SYNRetransmit, probe.RTO, probe.TLP, probe.FastRetransmit, probe.Neighbour, probe.Queueing, probe.PolicyWait, probe.Unknown,
 }
 
 // Slow is the number of calls above the threshold.
@@ -73,7 +73,7 @@ func Causes(s probe.Summary) string {
 
 // ClassOrder is the order in which errors are told.
 var ClassOrder = []probe.Class{
-	probe.Timeout, probe.Refused, probe.Reset, probe.EOF, probe.Protocol, probe.Server, probe.Other,
+	probe.Timeout, probe.Refused, probe.Reset, probe.EOF, probe.Protocol, probe.Server, probe.Other, probe.Rejected,
 }
 
 // Errors says the failed calls by class: "timeout 2, reset 1"; "" for none.

@@ -82,7 +82,7 @@ var allowed = map[string][]string{
 	// know nothing of it; it stands around what they work with.
 	"internal/telemetry": {"api/", "internal/config", "internal/content", "internal/fault", "internal/lease", "internal/target", "internal/version", "qdisc"},
 	"internal/agent": {"internal/cgroup", "internal/profile", "api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/failpoint", "internal/fault", "internal/feature", "internal/feature/",
-		"internal/lab", "internal/lab/", "internal/lease", "internal/location", "internal/container", "internal/offload", "internal/prober", "internal/target", "internal/telemetry", "internal/testbed", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
+		"internal/lab", "internal/lab/", "internal/lease", "internal/location", "internal/container", "internal/offload", "internal/policyfile", "internal/prober", "internal/target", "internal/telemetry", "internal/testbed", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	// Servers that answer with what they were asked, and their contract.

@@ -5136,6 +5136,7 @@ type ProbeRequest struct {
 	Http          *ProbeHTTP             `protobuf:"bytes,17,opt,name=http,proto3" json:"http,omitempty"`
 	Grpc          *ProbeGRPC             `protobuf:"bytes,18,opt,name=grpc,proto3" json:"grpc,omitempty"`
 	Policy        *PolicyText            `protobuf:"bytes,19,opt,name=policy,proto3" json:"policy,omitempty"`
+	Id            string                 `protobuf:"bytes,20,opt,name=id,proto3" json:"id,omitempty"` // for Stop; chosen by the caller, new for each run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5303,6 +5304,101 @@ func (x *ProbeRequest) GetPolicy() *PolicyText {
 	return nil
 }
 
+func (x *ProbeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type StopProbeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopProbeRequest) Reset() {
+	*x = StopProbeRequest{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopProbeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopProbeRequest) ProtoMessage() {}
+
+func (x *StopProbeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopProbeRequest.ProtoReflect.Descriptor instead.
+func (*StopProbeRequest) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *StopProbeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type StopProbeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Running       bool                   `protobuf:"varint,1,opt,name=running,proto3" json:"running,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopProbeResponse) Reset() {
+	*x = StopProbeResponse{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopProbeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopProbeResponse) ProtoMessage() {}
+
+func (x *StopProbeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopProbeResponse.ProtoReflect.Descriptor instead.
+func (*StopProbeResponse) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *StopProbeResponse) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
 // OpenLoop is a schedule of calls that does not wait for answers.
 type OpenLoop struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5315,7 +5411,7 @@ type OpenLoop struct {
 
 func (x *OpenLoop) Reset() {
 	*x = OpenLoop{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5327,7 +5423,7 @@ func (x *OpenLoop) String() string {
 func (*OpenLoop) ProtoMessage() {}
 
 func (x *OpenLoop) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5340,7 +5436,7 @@ func (x *OpenLoop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenLoop.ProtoReflect.Descriptor instead.
 func (*OpenLoop) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *OpenLoop) GetStages() []*LoadStage {
@@ -5375,7 +5471,7 @@ type LoadStage struct {
 
 func (x *LoadStage) Reset() {
 	*x = LoadStage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5387,7 +5483,7 @@ func (x *LoadStage) String() string {
 func (*LoadStage) ProtoMessage() {}
 
 func (x *LoadStage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5400,7 +5496,7 @@ func (x *LoadStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadStage.ProtoReflect.Descriptor instead.
 func (*LoadStage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LoadStage) GetForNs() int64 {
@@ -5435,7 +5531,7 @@ type ProbePostgres struct {
 
 func (x *ProbePostgres) Reset() {
 	*x = ProbePostgres{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +5543,7 @@ func (x *ProbePostgres) String() string {
 func (*ProbePostgres) ProtoMessage() {}
 
 func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +5556,7 @@ func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbePostgres.ProtoReflect.Descriptor instead.
 func (*ProbePostgres) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ProbePostgres) GetMode() string {
@@ -5495,7 +5591,7 @@ type ProbeTCP struct {
 
 func (x *ProbeTCP) Reset() {
 	*x = ProbeTCP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5507,7 +5603,7 @@ func (x *ProbeTCP) String() string {
 func (*ProbeTCP) ProtoMessage() {}
 
 func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5520,7 +5616,7 @@ func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTCP.ProtoReflect.Descriptor instead.
 func (*ProbeTCP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ProbeTCP) GetMode() string {
@@ -5553,7 +5649,7 @@ type ProbeUDP struct {
 
 func (x *ProbeUDP) Reset() {
 	*x = ProbeUDP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5565,7 +5661,7 @@ func (x *ProbeUDP) String() string {
 func (*ProbeUDP) ProtoMessage() {}
 
 func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5578,7 +5674,7 @@ func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeUDP.ProtoReflect.Descriptor instead.
 func (*ProbeUDP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ProbeUDP) GetBytes() int32 {
@@ -5603,7 +5699,7 @@ type ProbeHTTP struct {
 
 func (x *ProbeHTTP) Reset() {
 	*x = ProbeHTTP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5711,7 @@ func (x *ProbeHTTP) String() string {
 func (*ProbeHTTP) ProtoMessage() {}
 
 func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5628,7 +5724,7 @@ func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeHTTP.ProtoReflect.Descriptor instead.
 func (*ProbeHTTP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ProbeHTTP) GetVersion() string {
@@ -5692,7 +5788,7 @@ type ProbeGRPC struct {
 
 func (x *ProbeGRPC) Reset() {
 	*x = ProbeGRPC{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5704,7 +5800,7 @@ func (x *ProbeGRPC) String() string {
 func (*ProbeGRPC) ProtoMessage() {}
 
 func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5717,7 +5813,7 @@ func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeGRPC.ProtoReflect.Descriptor instead.
 func (*ProbeGRPC) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ProbeGRPC) GetMode() string {
@@ -5759,7 +5855,7 @@ type PolicyText struct {
 
 func (x *PolicyText) Reset() {
 	*x = PolicyText{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5771,7 +5867,7 @@ func (x *PolicyText) String() string {
 func (*PolicyText) ProtoMessage() {}
 
 func (x *PolicyText) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5784,7 +5880,7 @@ func (x *PolicyText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyText.ProtoReflect.Descriptor instead.
 func (*PolicyText) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PolicyText) GetFile() string {
@@ -5807,17 +5903,21 @@ type ProbeMessage struct {
 	Count int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"` // 0: as many as come until the end
 	// in the last message: the result as the JSON that probe.Result defines; its samples
 	// are in samples_jsonl
-	ResultJson    []byte `protobuf:"bytes,3,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
-	SamplesJsonl  []byte `protobuf:"bytes,4,opt,name=samples_jsonl,json=samplesJsonl,proto3" json:"samples_jsonl,omitempty"` // whole lines of JSON, in no certain order
-	ElapsedNs     int64  `protobuf:"varint,5,opt,name=elapsed_ns,json=elapsedNs,proto3" json:"elapsed_ns,omitempty"`
-	Failed        int32  `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"` // of done
+	ResultJson   []byte   `protobuf:"bytes,3,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
+	SamplesJsonl []byte   `protobuf:"bytes,4,opt,name=samples_jsonl,json=samplesJsonl,proto3" json:"samples_jsonl,omitempty"` // whole lines of JSON, in no certain order
+	ElapsedNs    int64    `protobuf:"varint,5,opt,name=elapsed_ns,json=elapsedNs,proto3" json:"elapsed_ns,omitempty"`
+	Failed       int32    `protobuf:"varint,6,opt,name=failed,proto3" json:"failed,omitempty"`                   // of done
+	P50Ms        *float64 `protobuf:"fixed64,7,opt,name=p50_ms,json=p50Ms,proto3,oneof" json:"p50_ms,omitempty"` // of the successful calls so far; absent without one
+	P99Ms        *float64 `protobuf:"fixed64,8,opt,name=p99_ms,json=p99Ms,proto3,oneof" json:"p99_ms,omitempty"`
+	// what to add to the samples' CLOCK_MONOTONIC to have Unix time
+	UnixOffsetNs  int64 `protobuf:"varint,9,opt,name=unix_offset_ns,json=unixOffsetNs,proto3" json:"unix_offset_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5829,7 +5929,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5842,7 +5942,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -5887,6 +5987,27 @@ func (x *ProbeMessage) GetFailed() int32 {
 	return 0
 }
 
+func (x *ProbeMessage) GetP50Ms() float64 {
+	if x != nil && x.P50Ms != nil {
+		return *x.P50Ms
+	}
+	return 0
+}
+
+func (x *ProbeMessage) GetP99Ms() float64 {
+	if x != nil && x.P99Ms != nil {
+		return *x.P99Ms
+	}
+	return 0
+}
+
+func (x *ProbeMessage) GetUnixOffsetNs() int64 {
+	if x != nil {
+		return x.UnixOffsetNs
+	}
+	return 0
+}
+
 type ProfilesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5895,7 +6016,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6028,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6041,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
 }
 
 type ProfilesResponse struct {
@@ -5932,7 +6053,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6065,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6078,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -5981,7 +6102,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5993,7 +6114,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6006,7 +6127,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Profile) GetName() string {
@@ -6056,7 +6177,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6068,7 +6189,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6081,7 +6202,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -6120,7 +6241,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6132,7 +6253,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6145,7 +6266,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
 }
 
 type FeaturesResponse struct {
@@ -6160,7 +6281,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6172,7 +6293,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6185,7 +6306,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -6229,7 +6350,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6241,7 +6362,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6254,7 +6375,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Feature) GetName() string {
@@ -6293,7 +6414,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6305,7 +6426,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6318,7 +6439,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{85}
 }
 
 type VersionResponse struct {
@@ -6335,7 +6456,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6468,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6481,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -6849,7 +6970,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\rLabDifference\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04want\x18\x02 \x01(\tR\x04want\x12\x12\n" +
-	"\x04have\x18\x03 \x01(\tR\x04have\"\xf8\x04\n" +
+	"\x04have\x18\x03 \x01(\tR\x04have\"\x88\x05\n" +
 	"\fProbeRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x14\n" +
@@ -6872,7 +6993,12 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x03udp\x18\x10 \x01(\v2\x12.netem.v1.ProbeUDPR\x03udp\x12'\n" +
 	"\x04http\x18\x11 \x01(\v2\x13.netem.v1.ProbeHTTPR\x04http\x12'\n" +
 	"\x04grpc\x18\x12 \x01(\v2\x13.netem.v1.ProbeGRPCR\x04grpc\x12,\n" +
-	"\x06policy\x18\x13 \x01(\v2\x14.netem.v1.PolicyTextR\x06policy\"u\n" +
+	"\x06policy\x18\x13 \x01(\v2\x14.netem.v1.PolicyTextR\x06policy\x12\x0e\n" +
+	"\x02id\x18\x14 \x01(\tR\x02id\"\"\n" +
+	"\x10StopProbeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"-\n" +
+	"\x11StopProbeResponse\x12\x18\n" +
+	"\arunning\x18\x01 \x01(\bR\arunning\"u\n" +
 	"\bOpenLoop\x12+\n" +
 	"\x06stages\x18\x01 \x03(\v2\x13.netem.v1.LoadStageR\x06stages\x12\x18\n" +
 	"\apoisson\x18\x02 \x01(\bR\apoisson\x12\"\n" +
@@ -6907,7 +7033,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\n" +
 	"PolicyText\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x12\n" +
-	"\x04yaml\x18\x02 \x01(\fR\x04yaml\"\xb5\x01\n" +
+	"\x04yaml\x18\x02 \x01(\fR\x04yaml\"\xa9\x02\n" +
 	"\fProbeMessage\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\x05R\x04done\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x1f\n" +
@@ -6916,7 +7042,12 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\rsamples_jsonl\x18\x04 \x01(\fR\fsamplesJsonl\x12\x1d\n" +
 	"\n" +
 	"elapsed_ns\x18\x05 \x01(\x03R\telapsedNs\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\x05R\x06failed\"\x11\n" +
+	"\x06failed\x18\x06 \x01(\x05R\x06failed\x12\x1a\n" +
+	"\x06p50_ms\x18\a \x01(\x01H\x00R\x05p50Ms\x88\x01\x01\x12\x1a\n" +
+	"\x06p99_ms\x18\b \x01(\x01H\x01R\x05p99Ms\x88\x01\x01\x12$\n" +
+	"\x0eunix_offset_ns\x18\t \x01(\x03R\funixOffsetNsB\t\n" +
+	"\a_p50_msB\t\n" +
+	"\a_p99_ms\"\x11\n" +
 	"\x0fProfilesRequest\"A\n" +
 	"\x10ProfilesResponse\x12-\n" +
 	"\bprofiles\x18\x01 \x03(\v2\x11.netem.v1.ProfileR\bprofiles\"\xc0\x01\n" +
@@ -6994,9 +7125,10 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04Down\x12\x18.netem.v1.LabDownRequest\x1a\x19.netem.v1.LabDownResponse\x12=\n" +
 	"\x04List\x12\x19.netem.v1.ListLabsRequest\x1a\x1a.netem.v1.ListLabsResponse\x12-\n" +
 	"\x03Get\x12\x17.netem.v1.GetLabRequest\x1a\r.netem.v1.Lab\x12;\n" +
-	"\x04Diff\x12\x18.netem.v1.LabDiffRequest\x1a\x19.netem.v1.LabDiffResponse2A\n" +
+	"\x04Diff\x12\x18.netem.v1.LabDiffRequest\x1a\x19.netem.v1.LabDiffResponse2\x82\x01\n" +
 	"\x06Probes\x127\n" +
-	"\x03Run\x12\x16.netem.v1.ProbeRequest\x1a\x16.netem.v1.ProbeMessage0\x012\xce\x01\n" +
+	"\x03Run\x12\x16.netem.v1.ProbeRequest\x1a\x16.netem.v1.ProbeMessage0\x01\x12?\n" +
+	"\x04Stop\x12\x1a.netem.v1.StopProbeRequest\x1a\x1b.netem.v1.StopProbeResponse2\xce\x01\n" +
 	"\x06System\x12A\n" +
 	"\bFeatures\x12\x19.netem.v1.FeaturesRequest\x1a\x1a.netem.v1.FeaturesResponse\x12A\n" +
 	"\bProfiles\x12\x19.netem.v1.ProfilesRequest\x1a\x1a.netem.v1.ProfilesResponse\x12>\n" +
@@ -7015,7 +7147,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -7087,25 +7219,27 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*LabDiffResponse)(nil),       // 67: netem.v1.LabDiffResponse
 	(*LabDifference)(nil),         // 68: netem.v1.LabDifference
 	(*ProbeRequest)(nil),          // 69: netem.v1.ProbeRequest
-	(*OpenLoop)(nil),              // 70: netem.v1.OpenLoop
-	(*LoadStage)(nil),             // 71: netem.v1.LoadStage
-	(*ProbePostgres)(nil),         // 72: netem.v1.ProbePostgres
-	(*ProbeTCP)(nil),              // 73: netem.v1.ProbeTCP
-	(*ProbeUDP)(nil),              // 74: netem.v1.ProbeUDP
-	(*ProbeHTTP)(nil),             // 75: netem.v1.ProbeHTTP
-	(*ProbeGRPC)(nil),             // 76: netem.v1.ProbeGRPC
-	(*PolicyText)(nil),            // 77: netem.v1.PolicyText
-	(*ProbeMessage)(nil),          // 78: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 79: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 80: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 81: netem.v1.Profile
-	(*ProfileSource)(nil),         // 82: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 83: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 84: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 85: netem.v1.Feature
-	(*VersionRequest)(nil),        // 86: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 87: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 88: google.protobuf.Timestamp
+	(*StopProbeRequest)(nil),      // 70: netem.v1.StopProbeRequest
+	(*StopProbeResponse)(nil),     // 71: netem.v1.StopProbeResponse
+	(*OpenLoop)(nil),              // 72: netem.v1.OpenLoop
+	(*LoadStage)(nil),             // 73: netem.v1.LoadStage
+	(*ProbePostgres)(nil),         // 74: netem.v1.ProbePostgres
+	(*ProbeTCP)(nil),              // 75: netem.v1.ProbeTCP
+	(*ProbeUDP)(nil),              // 76: netem.v1.ProbeUDP
+	(*ProbeHTTP)(nil),             // 77: netem.v1.ProbeHTTP
+	(*ProbeGRPC)(nil),             // 78: netem.v1.ProbeGRPC
+	(*PolicyText)(nil),            // 79: netem.v1.PolicyText
+	(*ProbeMessage)(nil),          // 80: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 81: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 82: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 83: netem.v1.Profile
+	(*ProfileSource)(nil),         // 84: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 85: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 86: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 87: netem.v1.Feature
+	(*VersionRequest)(nil),        // 88: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 89: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 90: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,   // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -7126,16 +7260,16 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	12,  // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
 	3,   // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
 	3,   // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	88,  // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	88,  // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	90,  // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	90,  // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
 	16,  // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
 	16,  // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
 	16,  // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
 	8,   // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
 	2,   // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
 	1,   // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	88,  // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	88,  // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	90,  // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	90,  // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	17,  // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	19,  // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
 	17,  // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
@@ -7153,8 +7287,8 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	34,  // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
 	18,  // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
 	41,  // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	88,  // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	88,  // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	90,  // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	90,  // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
 	18,  // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
 	46,  // 48: netem.v1.Target.to:type_name -> netem.v1.Place
 	46,  // 49: netem.v1.Target.from:type_name -> netem.v1.Place
@@ -7173,27 +7307,27 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	45,  // 62: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
 	18,  // 63: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
 	56,  // 64: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	88,  // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	90,  // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
 	57,  // 66: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	88,  // 67: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
+	90,  // 67: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
 	58,  // 68: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
 	55,  // 69: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
 	55,  // 70: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
 	58,  // 71: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
 	68,  // 72: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
-	70,  // 73: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
-	72,  // 74: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
-	73,  // 75: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
-	74,  // 76: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
-	75,  // 77: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
-	76,  // 78: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
-	77,  // 79: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
-	71,  // 80: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
-	81,  // 81: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	72,  // 73: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
+	74,  // 74: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
+	75,  // 75: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
+	76,  // 76: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
+	77,  // 77: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
+	78,  // 78: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
+	79,  // 79: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
+	73,  // 80: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
+	83,  // 81: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
 	3,   // 82: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
 	3,   // 83: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	82,  // 84: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	85,  // 85: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	84,  // 84: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	87,  // 85: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
 	1,   // 86: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
 	20,  // 87: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
 	21,  // 88: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
@@ -7216,35 +7350,37 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	65,  // 105: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
 	66,  // 106: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
 	69,  // 107: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	83,  // 108: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	79,  // 109: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	86,  // 110: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	18,  // 111: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	22,  // 112: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	18,  // 113: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	18,  // 114: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	31,  // 115: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	18,  // 116: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	35,  // 117: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	27,  // 118: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	42,  // 119: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	38,  // 120: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	40,  // 121: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	50,  // 122: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	43,  // 123: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	53,  // 124: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	43,  // 125: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	60,  // 126: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	62,  // 127: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	64,  // 128: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	55,  // 129: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	67,  // 130: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
-	78,  // 131: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	84,  // 132: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	80,  // 133: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	87,  // 134: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	111, // [111:135] is the sub-list for method output_type
-	87,  // [87:111] is the sub-list for method input_type
+	70,  // 108: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
+	85,  // 109: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	81,  // 110: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	88,  // 111: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	18,  // 112: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	22,  // 113: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	18,  // 114: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	18,  // 115: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	31,  // 116: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	18,  // 117: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	35,  // 118: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	27,  // 119: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	42,  // 120: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	38,  // 121: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	40,  // 122: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	50,  // 123: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	43,  // 124: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	53,  // 125: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	43,  // 126: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	60,  // 127: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	62,  // 128: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	64,  // 129: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	55,  // 130: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	67,  // 131: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
+	80,  // 132: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	71,  // 133: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
+	86,  // 134: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	82,  // 135: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	89,  // 136: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	112, // [112:137] is the sub-list for method output_type
+	87,  // [87:112] is the sub-list for method input_type
 	87,  // [87:87] is the sub-list for extension type_name
 	87,  // [87:87] is the sub-list for extension extendee
 	0,   // [0:87] is the sub-list for field type_name
@@ -7268,13 +7404,14 @@ func file_api_netem_v1_netem_proto_init() {
 		(*ClearRequest_All)(nil),
 		(*ClearRequest_Device)(nil),
 	}
+	file_api_netem_v1_netem_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   85,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -1028,7 +1028,8 @@ var Labs_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Probes_Run_FullMethodName = "/netem.v1.Probes/Run"
+	Probes_Run_FullMethodName  = "/netem.v1.Probes/Run"
+	Probes_Stop_FullMethodName = "/netem.v1.Probes/Stop"
 )
 
 // ProbesClient is the client API for Probes service.
@@ -1039,6 +1040,9 @@ const (
 type ProbesClient interface {
 	// Run streams progress and samples; the last message carries the summary.
 	Run(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProbeMessage], error)
+	// Stop ends a run of the caller's early: its stream ends with the result of what was
+	// measured until then.
+	Stop(ctx context.Context, in *StopProbeRequest, opts ...grpc.CallOption) (*StopProbeResponse, error)
 }
 
 type probesClient struct {
@@ -1068,6 +1072,16 @@ func (c *probesClient) Run(ctx context.Context, in *ProbeRequest, opts ...grpc.C
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Probes_RunClient = grpc.ServerStreamingClient[ProbeMessage]
 
+func (c *probesClient) Stop(ctx context.Context, in *StopProbeRequest, opts ...grpc.CallOption) (*StopProbeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopProbeResponse)
+	err := c.cc.Invoke(ctx, Probes_Stop_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ProbesServer is the server API for Probes service.
 // All implementations must embed UnimplementedProbesServer
 // for forward compatibility.
@@ -1076,6 +1090,9 @@ type Probes_RunClient = grpc.ServerStreamingClient[ProbeMessage]
 type ProbesServer interface {
 	// Run streams progress and samples; the last message carries the summary.
 	Run(*ProbeRequest, grpc.ServerStreamingServer[ProbeMessage]) error
+	// Stop ends a run of the caller's early: its stream ends with the result of what was
+	// measured until then.
+	Stop(context.Context, *StopProbeRequest) (*StopProbeResponse, error)
 	mustEmbedUnimplementedProbesServer()
 }
 
@@ -1088,6 +1105,9 @@ type UnimplementedProbesServer struct{}
 
 func (UnimplementedProbesServer) Run(*ProbeRequest, grpc.ServerStreamingServer[ProbeMessage]) error {
 	return status.Error(codes.Unimplemented, "method Run not implemented")
+}
+func (UnimplementedProbesServer) Stop(context.Context, *StopProbeRequest) (*StopProbeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stop not implemented")
 }
 func (UnimplementedProbesServer) mustEmbedUnimplementedProbesServer() {}
 func (UnimplementedProbesServer) testEmbeddedByValue()                {}
@@ -1121,13 +1141,36 @@ func _Probes_Run_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Probes_RunServer = grpc.ServerStreamingServer[ProbeMessage]
 
+func _Probes_Stop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopProbeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProbesServer).Stop(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Probes_Stop_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProbesServer).Stop(ctx, req.(*StopProbeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Probes_ServiceDesc is the grpc.ServiceDesc for Probes service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Probes_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "netem.v1.Probes",
 	HandlerType: (*ProbesServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Stop",
+			Handler:    _Probes_Stop_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Run",

@@ -1,0 +1,122 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"netemd/probe"
+)
+
+// The files of a probe's folder, beside ResultFile and SamplesFile.
+const (
+	MetricsFile     = "metrics.txt"
+	TracesFile      = "otlp-traces.jsonl"
+	OTLPMetricsFile = "otlp-metrics.jsonl"
+)
+
+// ProbeResult is what a probe's document says.
+type ProbeResult struct {
+	probe.Summary
+	// Kind is the probe's.
+	Kind string `json:"kind"`
+	// Policy is the client policy around the calls; empty: none.
+	Policy string `json:"policy_name,omitempty"`
+	// Interrupted says that the run was ended before its time.
+	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// Recording writes a probe's samples to a folder as they come, so that what was
+// measured is there whatever ends the run, and at the end the rest. Its memory does not
+// grow with the run. It is not safe for concurrent use.
+type Recording struct {
+	dir      string
+	layer    []byte
+	samples  *os.File
+	spans    *os.File
+	tracer   *tracer
+	tally    *tally
+	recorder *probe.Recorder
+	err      error
+}
+
+// Record begins a recording in a folder, which is made if it is missing. What another
+// run left there under the same names is taken away.
+func Record(dir string, r probe.Request) (*Recording, error) {
+	r = r.WithDefaults()
+	if err := Prepare(dir); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{ResultFile, MetricsFile, OTLPMetricsFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+	}
+	layer, err := json.Marshal(r.Layer)
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	rec := &Recording{dir: dir, layer: layer, tracer: newTracer(r), tally: newTally(r), recorder: probe.NewRecorder(r.Target, r.Layer, r.Threshold)}
+	if rec.samples, err = os.Create(filepath.Join(dir, SamplesFile)); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if rec.spans, err = os.Create(filepath.Join(dir, TracesFile)); err != nil {
+		_ = rec.samples.Close()
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	return rec, nil
+}
+
+// Add takes samples as lines of JSON; offset makes Unix time of their clock. After an
+// error, which Finish returns, nothing more is written, but all is still counted.
+func (r *Recording) Add(lines []byte, offset time.Duration) error {
+	var out bytes.Buffer
+	var samples []probe.Sample
+	for line := range bytes.Lines(lines) {
+		var s probe.Sample
+		if err := json.Unmarshal(line, &s); err != nil {
+			return fmt.Errorf("report: sample: %w", err)
+		}
+		fmt.Fprintf(&out, `{"layer":%s,%s`, r.layer, line[1:])
+		samples = append(samples, s)
+		r.recorder.Add(s)
+		r.tally.add(s)
+	}
+	if r.err == nil {
+		_, r.err = r.samples.Write(out.Bytes())
+	}
+	if r.err == nil && len(samples) > 0 {
+		r.err = r.tracer.write(r.spans, samples, offset)
+	}
+	return nil
+}
+
+// Summary is of what was added, where the agent's own did not come.
+func (r *Recording) Summary(evidence string) probe.Summary { return r.recorder.Summary(evidence) }
+
+// Finish writes the rest, and closes the recording.
+func (r *Recording) Finish(res ProbeResult, now time.Time) error {
+	err := errors.Join(r.err, r.samples.Close(), r.spans.Close())
+	if err != nil {
+		err = fmt.Errorf("report: %w", err)
+	}
+	return errors.Join(err,
+		write(r.dir, ResultFile, func(w io.Writer) error { return WriteJSON(w, "probe", res) }),
+		write(r.dir, MetricsFile, func(w io.Writer) error { return r.tally.openMetrics(w, res) }),
+		write(r.dir, OTLPMetricsFile, func(w io.Writer) error { return r.tally.otlp(w, res, now) }),
+	)
+}
+
+// encodeLine writes a document in one line.
+func encodeLine(w io.Writer, doc any) error {
+	b := bufio.NewWriter(w)
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	return errors.Join(e.Encode(doc), b.Flush())
+}
