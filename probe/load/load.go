@@ -2,8 +2,9 @@ package load
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -72,7 +73,11 @@ func Run(ctx context.Context, c probe.Caller, r probe.Request, o Options, each f
 }
 
 // DrawSeed draws a seed that every JSON reader can hold: below 2^53.
-func DrawSeed() uint64 { return 1 + rand.Uint64N(1<<53-1) }
+func DrawSeed() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return max(1, binary.NativeEndian.Uint64(b[:])>>11)
+}
 
 // run is the state of one run.
 type run struct {
