@@ -20,7 +20,12 @@ func TestKinds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- f(ctx, l) }()
-		t.Cleanup(func() { cancel(); <-done })
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 		return Order{Address: l.Addr().(*net.TCPAddr).AddrPort()}
 	}
 	echo, web, rpc := serve(testbed.EchoAtPort), serve(testbed.HTTPEcho), serve(testbed.GRPCEcho)

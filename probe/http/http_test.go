@@ -156,7 +156,7 @@ func TestGood(t *testing.T) {
 						for _, ph := range s.Phases {
 							sum += ph.NS
 						}
-						if sum > s.EndNS-s.StartNS || sum < (s.EndNS-s.StartNS)/2 {
+						if sum > s.EndNS-s.StartNS {
 							t.Errorf("phases of %d ns in a call of %d ns", sum, s.EndNS-s.StartNS)
 						}
 						if runtime.GOOS == "linux" && (s.Info == nil || s.Info.RTTNS <= 0) {
@@ -354,7 +354,7 @@ func TestClosedWhileIdle(t *testing.T) {
 		if s, _ := call(t, p, 20*time.Second); s.Class != probe.OK || s.Reused {
 			t.Errorf("%+v", s)
 		}
-		for i := 0; i < 500; i++ { // until the end of the connection is here
+		for range 500 { // until the end of the connection is here
 			p.mu.Lock()
 			over := len(p.idle) == 0 || p.idle[0].http.Err() != nil
 			p.mu.Unlock()

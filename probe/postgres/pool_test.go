@@ -88,10 +88,10 @@ func TestKilledConnections(t *testing.T) {
 					s, d := on(t, p, 5*time.Second)
 					mu.Lock()
 					defer mu.Unlock()
-					switch {
-					case s.Class == probe.OK:
+					switch s.Class {
+					case probe.OK:
 						ok++
-					case s.Class == probe.EOF || s.Class == probe.Reset:
+					case probe.EOF, probe.Reset:
 						failed++
 					default:
 						t.Errorf("%+v", s)

@@ -91,7 +91,7 @@ func (s *stub) talk(c *net.TCPConn, m misbehave) {
 		if err != nil {
 			return
 		}
-		switch msg.(type) {
+		switch msg := msg.(type) {
 		case *pgproto3.Parse:
 			b.Send(&pgproto3.ParseComplete{})
 		case *pgproto3.Describe:
@@ -114,7 +114,7 @@ func (s *stub) talk(c *net.TCPConn, m misbehave) {
 			}
 		case *pgproto3.Query:
 			s.syncs.Add(1)
-			s.simple(b, msg.(*pgproto3.Query).String)
+			s.simple(b, msg.String)
 			if b.Flush() != nil {
 				return
 			}

@@ -55,12 +55,14 @@ func (p *Probe) echo(l *link, phases *probe.Phases, s *probe.Sample) error {
 	sent := make(chan error, 1)
 	go func() { sent <- send(l, n) }()
 	phases.Begin(probe.PhaseFirstByte)
-	if err := receive(l, n, phases, s); err != nil {
+	err := receive(l, n, phases, s)
+	if err != nil {
 		_ = l.socket.Conn().Close() // ends the writing, too
-		<-sent
-		return err
 	}
-	return <-sent
+	if unsent := <-sent; err == nil {
+		err = unsent
+	}
+	return err
 }
 
 func send(l *link, n int) error {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -118,7 +117,7 @@ func (p *Probe) open() error {
 			return errors.Join(err, c.Close())
 		}
 		p.conn, p.local, p.remote = c, address(c.LocalAddr()), address(c.RemoteAddr())
-		p.session, p.buffer = rand.Uint32(), make([]byte, p.bytes()) //nolint:gosec // a name, and no draw of the experiment
+		p.session, p.buffer = uint32(probe.Now()), make([]byte, p.bytes()) // a name, beside the port
 		p.pending, p.counted = map[uint32]chan result{}, make(chan Packet, 1)
 		p.reading.Go(p.read)
 		return nil
