@@ -73,6 +73,8 @@ type classifier struct {
 	id    uint32
 	ring  *ebpf.Map
 	conns *conns
+	// drops is where it tells what it dropped; nil where nobody can be told.
+	drops *ebpf.Map
 }
 
 // inc adds one to the counter at offset in the page.
@@ -171,6 +173,7 @@ func (c *classifier) impair(s *match.Sequence) {
 	lose(s)
 	s.At("lost")
 	spare(s)
+	c.tellDrop(s, false)
 	inc(s, unsafe.Offsetof(p.lost))
 	s.Add(asm.Mov.Imm(asm.R1, nowhere), asm.Ja.Label("redirect"))
 

@@ -58,6 +58,7 @@ func (c *classifier) choose(s *match.Sequence) error {
 		s.Add(asm.LoadMem(asm.R2, asm.RFP, stackChosen, asm.DWord))
 		toTAP(s, asm.R2)
 	} else {
+		c.tellDrop(s, true)
 		inc(s, unsafe.Offsetof(p.lost))
 		s.Add(asm.Mov.Imm(asm.R1, nowhere))
 	}

@@ -39,6 +39,7 @@ type Engine struct {
 	hub     *shared[hub]
 	sockets *ebpf.Map // socket cookie, or returnKey -> rank, group
 	heart   *heart
+	drops   *drops
 	attach  attacher
 	// mark tells packets of this engine's queues from those of another agent's.
 	mark uint32
@@ -101,6 +102,7 @@ func New(cfg Config) (*Engine, error) {
 		e.mark = markOwn | uint32(id)&0xff<<8
 	}
 	e.heart = newHeart(&e.hub.at.beat)
+	e.drops = newDrops(e.hub.at)
 	return e, nil
 }
 
@@ -267,6 +269,7 @@ func (e *Engine) Close() error {
 	if e.ring != nil {
 		errs = append(errs, e.ring.close())
 	}
+	errs = append(errs, e.drops.close())
 	e.heart.close()
 	e.sockets.Close()
 	e.hub.Close()

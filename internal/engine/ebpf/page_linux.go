@@ -103,6 +103,9 @@ type hub struct {
 	beat atomic.Uint64
 	// queues counts the places with a queue. While it is 0, no packet can be our own.
 	queues atomic.Uint64
+	// telling is 1 while what is dropped is to be recorded, and untold counts what could
+	// not be.
+	telling, untold atomic.Uint64
 }
 
 // shared is a T in an mmapable array map with one value.

@@ -164,7 +164,7 @@ func (pl *place) arm(ctx context.Context) error {
 		c := classifier{
 			hub: pl.e.hub.Map, page: page.Map, sockets: pl.e.sockets,
 			match: pl.at.Match, hook: pl.at.Hook, header: pl.header, group: pl.hook.id, rank: pl.rank,
-			mark: pl.e.mark,
+			mark: pl.e.mark, drops: pl.e.drops.m,
 		}
 		if err := pl.openRule(&c); err != nil {
 			return err
