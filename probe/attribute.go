@@ -118,8 +118,11 @@ func (a Attribution) withoutEvents(s *Sample) Cause {
 		case int(s.Info.TotalRTO) > syns:
 			return RTO
 		case int(s.Info.TotalRetransmits) > syns:
-			return Unknown // a TLP or a fast retransmission, and which the socket does not say
+			return fromDrops(s) // a TLP or a fast retransmission, and which the socket does not say
 		}
+	}
+	if c := fromDrops(s); c != Unknown {
+		return c
 	}
 	if a.Traced && connect >= firstRetry && connect > s.Duration()-connect && !a.PathDelayed {
 		return Neighbour

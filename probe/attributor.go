@@ -33,11 +33,15 @@ const (
 // threshold, and than three times the longest wait) counts against them as a wait of
 // its own.
 //
+// Drops, the packets that a fault itself says it dropped, go to calls by the same rules;
+// each is answered by the next retransmission of the end that had sent it.
+//
 // That wait, and a slow call without an event, are explained by the socket's own
 // counts (see Sample.Info: SYN retransmissions from the connect's duration, RTO
-// from TotalRTO; a TLP cannot be told there), else as Neighbour when the
-// handshake took 0.9 s or more although both ends were watched and no SYN was
-// repeated, else as Queueing if PathDelayed says so, else Unknown.
+// from TotalRTO; a TLP cannot be told there), else by the call's
+// dropped packets (a SYN explains a handshake of 0.9 s or more, and data is Dropped), else
+// as Neighbour when the handshake took 0.9 s or more although both ends were watched and
+// no SYN was repeated, else as Queueing if PathDelayed says so, else Unknown.
 //
 // Each attempt of a policy is explained by its own connection. Of a slow call with
 // attempts, the cause is that of the attempt that lasted longest, which may be below the
@@ -69,8 +73,9 @@ func flowOf(a, b netip.AddrPort) flow {
 
 // evidence is what is known of one connection.
 type evidence struct {
-	events []event // by time
-	starts []int64 // of its samples that are held, in order
+	events []event   // by time
+	drops  []dropped // by time
+	starts []int64   // of its samples that are held, in order
 }
 
 type event struct {
@@ -144,7 +149,7 @@ func (t *Attributor) of(f flow) *evidence {
 // Add takes a sample whose call has ended.
 func (t *Attributor) Add(s Sample) {
 	each(&s, func(part *Sample) {
-		part.Events, part.Cause = nil, ""
+		part.Events, part.Drops, part.Cause = nil, nil, ""
 		if connected(part) {
 			t.of(flowOf(part.Local, part.Remote)).hold(part.StartNS)
 		}
@@ -158,7 +163,7 @@ func each(s *Sample, f func(*Sample)) {
 		f(s)
 		return
 	}
-	s.Events, s.Cause = nil, ""
+	s.Events, s.Drops, s.Cause = nil, nil, ""
 	for i := range s.Attempts {
 		f(&s.Attempts[i])
 	}
@@ -214,11 +219,12 @@ func (t *Attributor) forget(a arrival) {
 		return
 	}
 	x.events = x.events[x.from(a.timeNS+1):]
+	x.drops = x.drops[x.dropsFrom(a.timeNS+1):]
 	t.clean(a.flow, x)
 }
 
 func (t *Attributor) clean(f flow, x *evidence) {
-	if len(x.events) == 0 && len(x.starts) == 0 {
+	if len(x.events) == 0 && len(x.drops) == 0 && len(x.starts) == 0 {
 		delete(t.flows, f)
 	}
 }
@@ -289,6 +295,7 @@ func (t *Attributor) take(s *Sample) {
 		}
 		s.Events = append(s.Events, mine)
 	}
+	t.takeDrops(s, x)
 	t.clean(f, x)
 }
 

@@ -24,6 +24,7 @@ type Recorder struct {
 	policy                  map[string]map[string]int
 	bytes, first, last      int64
 	rate                    distribution // bytes per second, of single calls
+	drops                   DropSummary
 }
 
 // NewRecorder returns an empty one. Target and layer are what the summary says; the
@@ -33,6 +34,7 @@ func NewRecorder(target, layer string, threshold time.Duration) *Recorder {
 		target: target, layer: layer, threshold: threshold,
 		errors: map[Class]int{}, causes: map[Cause]int{}, retransmissions: map[Cause]int{},
 		phases: map[string]*distribution{}, turns: map[int]int{}, policy: map[string]map[string]int{},
+		drops: newDropSummary(),
 	}
 }
 
@@ -64,6 +66,7 @@ func (r *Recorder) Add(s Sample) {
 		r.slow++
 		r.causes[s.Cause]++
 	}
+	r.addDrops(s)
 	r.again(s)
 	for _, a := range s.Attempts {
 		r.again(a)
@@ -135,6 +138,7 @@ func (r *Recorder) Merge(from *Recorder) {
 	sum(r.causes, from.causes)
 	sum(r.retransmissions, from.retransmissions)
 	sum(r.turns, from.turns)
+	r.drops.merge(from.drops)
 	for name, events := range from.policy {
 		if r.policy[name] == nil {
 			r.policy[name] = map[string]int{}

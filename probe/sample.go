@@ -39,6 +39,9 @@ const (
 	TLP Cause = "tlp"
 	// FastRetransmit: a retransmission after duplicate acknowledgements.
 	FastRetransmit Cause = "fast_retransmit"
+	// Dropped: a fault dropped data of the call, and it is not known how, or whether, that
+	// was sent again.
+	Dropped Cause = "dropped"
 	// Neighbour: address resolution failed or was repeated.
 	Neighbour Cause = "neighbour"
 	// Queueing: slow with no retransmission, on a path whose every packet is
@@ -97,6 +100,9 @@ type Sample struct {
 	// Attempts they are there, and none here.
 	Cause  Cause            `json:"cause,omitempty"`
 	Events []Retransmission `json:"events,omitempty"`
+	// Drops are the packets of this connection that a fault dropped, by the fault's own
+	// record, where one is kept; they are where the Events are.
+	Drops []Drop `json:"drops,omitempty"`
 	// Attempts are what a client policy made of the call, in their order, each a sample
 	// without attempts of its own; nil without a policy. The call's own connection,
 	// phases and TCPInfo are those of the attempt that decided it.

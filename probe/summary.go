@@ -62,6 +62,8 @@ type Summary struct {
 	// Evidence says where the causes come from: "tp_btf, both ends" or
 	// "TCP_INFO and namespace counters (TLP unknown)".
 	Evidence string `json:"evidence"`
+	// Drops is what the fault's own record says; nil where none was kept.
+	Drops *DropSummary `json:"drops,omitempty"`
 	// Warmup counts the calls that were due in the warm-up.
 	Warmup int `json:"warmup"`
 	// Attempts counts what reached for the network: one for each call without a policy,

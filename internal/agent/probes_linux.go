@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 
+	"netemd/internal/engine/ebpf"
 	"netemd/internal/fault"
 	"netemd/internal/lease"
 	"netemd/internal/prober"
@@ -136,6 +137,7 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 	}
 	c.ClientNamespace, c.ServerNamespace = t.ClientNamespace, t.ServerNamespace
 	c.PathDelayed = a.pathDelayed(ctx, r, t)
+	c.Drops = a.recordDrops
 	return prober.Measure(ctx, c)
 }
 
@@ -188,4 +190,14 @@ func (a *Agent) onTheWay(ctx context.Context, f fault.Fault, t target.Target) bo
 	return slices.ContainsFunc(held.Places, func(h lease.Held) bool {
 		return h.Place.Match.Overlaps(t.To.Match) || h.Place.Match.Overlaps(t.From.Match)
 	})
+}
+
+// recordDrops begins a record of the packets that the ebpf engine drops; sch_netem keeps
+// none.
+func (a *Agent) recordDrops() (prober.Drops, error) {
+	e, ok := a.engines[fault.EBPF].(*ebpf.Engine)
+	if !ok {
+		return nil, fmt.Errorf("no engine that records what it drops: %w", errors.ErrUnsupported)
+	}
+	return e.RecordDrops()
 }

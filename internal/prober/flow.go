@@ -22,6 +22,7 @@ const (
 type flow struct {
 	config    Config
 	collector *evidence.Collector // nil: nothing can be traced
+	drops     Drops               // nil: no record is kept
 	began     time.Time
 	done      chan struct{}
 	ticks     sync.WaitGroup
@@ -34,7 +35,9 @@ type flow struct {
 	progress probe.Progress
 	reported time.Time
 	lost     uint64
-	err      error
+	// engine counts the packets that faults dropped, missed those that were not recorded.
+	engine, missed uint64
+	err            error
 }
 
 func newFlow(c Config, a probe.Attribution) *flow {
@@ -107,11 +110,14 @@ func (f *flow) tick() {
 		lost, e = f.collector.Lost()
 		err = errors.Join(err, e)
 	}
+	dropped, missed, e := f.drain()
+	err = errors.Join(err, e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {
 		f.err = err
 	}
+	f.drainDrops(dropped, missed)
 	f.settle(events, lost, now)
 	f.progress.P50, f.progress.P99 = f.recorder.Latency()
 }
@@ -150,8 +156,14 @@ func (f *flow) stop() (lost uint64, err error) {
 	if f.collector != nil {
 		events, lost, err = f.collector.Stop()
 	}
+	dropped, missed, e := f.drain()
+	if f.drops != nil {
+		e = errors.Join(e, f.drops.Close())
+	}
+	err = errors.Join(err, e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.drainDrops(dropped, missed)
 	f.settle(events, lost, math.MaxInt64)
 	f.progress.P50, f.progress.P99 = f.recorder.Latency()
 	f.report(time.Now())
@@ -163,6 +175,11 @@ func (f *flow) result(source string, e end) probe.Result {
 	s := f.recorder.Summary(source)
 	f.recorder.Finish(&s, e.Load)
 	s.UDP, s.Settings = e.UDP, e.Settings
+	if f.drops != nil {
+		d := f.recorder.Drops()
+		d.Engine, d.Missed = f.engine, f.missed
+		s.Drops = &d
+	}
 	samples := f.kept
 	if samples == nil {
 		samples = []probe.Sample{}

@@ -33,6 +33,9 @@ type Config struct {
 	// probe.DefaultKeep, -1: none.
 	Keep int
 
+	// Drops, when set, begins a record of the packets that faults drop, for the run.
+	Drops func() (Drops, error)
+
 	// start is evidence.Start, or a test's refusal.
 	start func(evidence.Config) (*evidence.Collector, error)
 }
@@ -89,6 +92,10 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 	f := newFlow(c, a)
 	if a.Traced {
 		f.collector = collector
+	}
+	if err := f.openDrops(); err != nil {
+		_, stopErr := f.stop()
+		return probe.Result{}, errors.Join(err, stopErr)
 	}
 	f.start()
 	ended, runErr := run(ctx, c.ClientNamespace, childName, c.Order, mute, f.take)

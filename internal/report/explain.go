@@ -59,6 +59,7 @@ var reasons = map[probe.Cause]string{
 	probe.TLP:            "a tail loss probe, sent when an answer stays away",
 	probe.FastRetransmit: "a fast retransmission",
 	probe.Neighbour:      "address resolution",
+	probe.Dropped:        "data that the fault dropped",
 	probe.Queueing:       "packets held back on the way",
 	probe.Unknown:        "no known cause",
 }

@@ -63,7 +63,7 @@ var allowed = map[string][]string{
 	// Sends numbered packets through a fault and judges what arrives.
 	"internal/verify":   {"internal/fault", "internal/fidelity", "internal/match", "internal/target", "namespaces", "qdisc"},
 	"internal/offload":  {"internal/failpoint", "internal/fault", "internal/target", "namespaces"},
-	"internal/prober":   {"internal/child", "internal/evidence", "internal/policyfile", "namespaces", "probe", "probe/grpc", "probe/http", "probe/load", "probe/policy", "probe/postgres", "probe/tcp", "probe/udp"},
+	"internal/prober":   {"internal/child", "internal/content", "internal/evidence", "internal/policyfile", "namespaces", "probe", "probe/grpc", "probe/http", "probe/load", "probe/policy", "probe/postgres", "probe/tcp", "probe/udp"},
 	"internal/evidence": {"internal/child", "namespaces", "probe"},
 	// The answers are plain types; what tries the kernel stands below them.
 	"internal/feature":  {"internal/fault"},
