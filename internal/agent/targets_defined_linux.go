@@ -223,7 +223,7 @@ func (d *definitions) add(t target.Definition, by holder) error {
 	defer d.mu.Unlock()
 	if i := slices.IndexFunc(d.added, called(t.Name)); i >= 0 {
 		if old := d.added[i]; old.String() != t.String() || old.Started != t.Started {
-			return fault.WithHint(fmt.Errorf("target add: %s is %s already: %w", t.Name, old, fs.ErrExist), "netemctl target remove "+t.Name)
+			return fault.WithHint(fmt.Errorf("target add: %w", taken(fmt.Sprintf("%s is %s already", t.Name, old))), "netemctl target remove "+t.Name)
 		}
 		return nil
 	}
@@ -241,6 +241,13 @@ func (d *definitions) add(t target.Definition, by holder) error {
 	d.added, d.holders = added, holders
 	return nil
 }
+
+// taken is a name that stands for something else already. It matches fs.ErrExist, whose own words
+// speak of a file.
+type taken string
+
+func (e taken) Error() string        { return string(e) }
+func (e taken) Is(target error) bool { return target == fs.ErrExist }
 
 // remove takes a definition away; it is false for one that is not there.
 func (d *definitions) remove(name string) (bool, error) {
@@ -266,7 +273,7 @@ func (a *Agent) addTarget(ctx context.Context, d target.Definition) (target.Targ
 		return target.Target{}, err
 	}
 	if have, origin, ok := a.definitions.find(d.Name); ok && origin == target.OriginConfig {
-		return target.Target{}, fmt.Errorf("target add: %s is %s by the agent's configuration: %w", d.Name, have, fs.ErrExist)
+		return target.Target{}, fmt.Errorf("target add: %w", taken(fmt.Sprintf("%s is %s by the agent's configuration", d.Name, have)))
 	}
 	ofLabs, err := a.labs.Targets(ctx)
 	if err != nil {
@@ -274,13 +281,13 @@ func (a *Agent) addTarget(ctx context.Context, d target.Definition) (target.Targ
 	}
 	for _, t := range ofLabs { // it would be reached by its lab's name alone
 		if t.Name == d.Name {
-			return target.Target{}, fmt.Errorf("target add: lab %s has a target %s: %w", t.Lab, d.Name, fs.ErrExist)
+			return target.Target{}, fmt.Errorf("target add: %w", taken(fmt.Sprintf("lab %s has a target %s", t.Lab, d.Name)))
 		}
 	}
 	if d, err = begun(d); err != nil {
 		return target.Target{}, err
 	}
-	t, err := a.locate(ctx, d, target.OriginAdded)
+	t, err := a.locateNew(ctx, d, target.OriginAdded)
 	if err != nil {
 		return target.Target{}, err
 	}

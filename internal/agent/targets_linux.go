@@ -77,8 +77,18 @@ func (a *Agent) resolve(ctx context.Context, text string) (target.Target, error)
 	return a.labTarget(ctx, text)
 }
 
-// locate finds where a definition is now.
+// locate finds where a target is now; the error is target.ErrVanished for one of which the
+// namespace or the device is gone, as it is for those of other kinds.
 func (a *Agent) locate(ctx context.Context, d target.Definition, origin target.Origin) (target.Target, error) {
+	t, err := a.locateNew(ctx, d, origin)
+	if gone := (*target.NotThereError)(nil); errors.As(err, &gone) {
+		err = fmt.Errorf("%w: %s", target.ErrVanished, err.Error()) // in words alone: it is no bad input
+	}
+	return t, err
+}
+
+// locateNew finds where a definition is that somebody has just written.
+func (a *Agent) locateNew(ctx context.Context, d target.Definition, origin target.Origin) (target.Target, error) {
 	t, err := location.Finder{Lookup: lookup, Avoid: a.avoid}.Find(ctx, d)
 	if err != nil && d.Name != "" {
 		err = fmt.Errorf("target %s (%s): %w", d.Name, d, err)

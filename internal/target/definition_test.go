@@ -75,6 +75,7 @@ func TestParseRefuses(t *testing.T) {
 		"netns:../x":                   "the name of a network namespace",
 		"netns:/proc/self/ns":          "the name of a network namespace",
 		"host:0.0.0.0":                 "the address of one host",
+		"host:255.255.255.255":         "the address of one host",
 		"host:fe80::1%eth0":            "the address of one host",
 		"host:10.0.0.0/8":              "an address or a host name",
 		"cgroup:a":                     "the path of a cgroup",

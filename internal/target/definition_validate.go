@@ -146,12 +146,15 @@ func (v *validation) subject(d Definition) {
 func (v *validation) host(h string) {
 	a, err := netip.ParseAddr(h)
 	switch {
-	case err == nil && (a.IsUnspecified() || a.Zone() != "" || a.IsMulticast()):
+	case err == nil && (a.IsUnspecified() || a.Zone() != "" || a.IsMulticast() || a.Unmap() == broadcast):
 		v.refuse("host", h, "the address of one host, without a zone")
 	case err != nil && !validHost(h):
 		v.refuse("host", h, "an address or a host name")
 	}
 }
+
+// broadcast is every host of the link (RFC 919).
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // isReference reports whether s can be a container's name (Docker's RestrictedNameChars) or id.
 func isReference(s string) bool {

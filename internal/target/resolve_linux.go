@@ -81,7 +81,7 @@ func BadNamespace(name string, err error) error {
 		return fmt.Errorf("%w: %w", ErrVanished, err)
 	}
 	if strings.HasPrefix(name, "/") {
-		return fmt.Errorf("%w: %w", &qdisc.FieldError{Field: "netns", Value: name, Want: namespaces.WantReference}, err)
+		return fmt.Errorf("%w: %w", &NotThereError{&qdisc.FieldError{Field: "netns", Value: name, Want: namespaces.WantReference}}, err)
 	}
 	entries, listErr := namespaces.List()
 	if listErr != nil {
@@ -97,7 +97,7 @@ func BadNamespace(name string, err error) error {
 	if len(names) > 0 {
 		want = "a network namespace that exists: " + few(names)
 	}
-	return &qdisc.FieldError{Field: "netns", Value: name, Want: want}
+	return &NotThereError{&qdisc.FieldError{Field: "netns", Value: name, Want: want}}
 }
 
 // device finds the device of s.
@@ -123,7 +123,7 @@ func device(links *netlink.Handle, s Selector) (netlink.Link, error) {
 	if s.Namespace != "" {
 		where = "in netns " + s.Namespace
 	}
-	return nil, &qdisc.FieldError{Field: "dev", Value: s.Device, Want: "a device that exists " + where + ": " + few(names)}
+	return nil, &NotThereError{&qdisc.FieldError{Field: "dev", Value: s.Device, Want: "a device that exists " + where + ": " + few(names)}}
 }
 
 // few names at most 20 of all, in order.

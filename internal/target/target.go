@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"netemd/qdisc"
 )
 
 // ErrUnknown is returned, wrapped with the known names, for a name that no
@@ -15,6 +17,14 @@ var ErrUnknown = errors.New("unknown target")
 
 // ErrVanished is returned, wrapped, where what a target stands for is not there any more.
 var ErrVanished = errors.New("target has vanished")
+
+// NotThereError is a well-formed name of a device or a namespace that does not exist. It is
+// bad input where somebody has just written it, and a target that has vanished where it
+// stands for one that was there.
+type NotThereError struct{ *qdisc.FieldError }
+
+// Unwrap returns the field's error.
+func (e *NotThereError) Unwrap() error { return e.FieldError }
 
 // Target is what a user calls by name.
 type Target struct {
