@@ -132,6 +132,9 @@ func (d *Document) locate(mistakes []*Mistake) {
 		case d.Readable():
 			m.Wrong = strings.Replace(m.Wrong, Quote(m.Value), Quote(m.Value)+", its default,", 1)
 		}
+		if m.Line == 0 && m.Wrong == "is missing" && d.Readable() && d.path != "" {
+			m.Line, m.Column = 1, 1 // it belongs to the whole file, and editors go to a line
+		}
 	}
 }
 

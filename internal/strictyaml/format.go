@@ -35,6 +35,7 @@
 package strictyaml
 
 import (
+	"bytes"
 	"reflect"
 	"strings"
 
@@ -72,6 +73,7 @@ type Format struct {
 // unless a key is required.
 func (f *Format) Read(path string, text []byte, into any) *Document {
 	d := &Document{format: f, path: path}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which some editors put before UTF-8
 	if m := f.plain(text); m != nil {
 		return d.broken(m)
 	}

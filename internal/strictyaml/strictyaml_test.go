@@ -136,7 +136,7 @@ func TestRead(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                         `shop: is missing, want a name, such as corner`,
+		"":                                         `f:1:1: shop: is missing, want a name, such as corner`,
 		"shop: a\nwait: 10":                        `f:2:1: wait: "10" is not valid, want a duration of 0s or more with its unit, such as 100ms, 1.5s or 10m`,
 		"shop: a\nloss: 101%":                      `f:2:1: loss: "101%" is not valid, want a percentage from`,
 		"shop: a\nnet: 10.1.0.7/24":                `f:2:1: net: "10.1.0.7/24" is not valid: bits of the host are set, the subnet is 10.1.0.0/24, want a subnet as ADDRESS/BITS`,

@@ -75,7 +75,7 @@ type service struct {
 	Directory    string                     `yaml:"directory,omitempty" want:"the path of a folder"`
 	Environment  strictyaml.Named[variable] `yaml:"environment,omitempty" strict:"empty" want:"NAME: VALUE, such as LOG_LEVEL: debug"`
 	Ready        ready                      `yaml:"ready,omitempty"`
-	ReadyTimeout time.Duration              `yaml:"ready_timeout,omitempty" want:"a time with its unit, such as 30s"`
+	ReadyTimeout time.Duration              `yaml:"ready_timeout,omitempty" want:"the time in which it has to be ready, such as 60s; without it 30s, of postgres 3m"`
 	Log          string                     `yaml:"log,omitempty" want:"the path of a file"`
 }
 
