@@ -18,6 +18,18 @@ type summary struct {
 	P50    *float64       `json:"p50_ms"`
 	P99    *float64       `json:"p99_ms"`
 	Causes map[string]int `json:"causes"`
+
+	Explained       *float64       `json:"explained_percent"`
+	Retransmissions map[string]int `json:"retransmissions"`
+	Drops           *struct {
+		Recorded   int            `json:"recorded"`
+		Kinds      map[string]int `json:"kinds"`
+		Repeatable int            `json:"repeatable"`
+		Answered   int            `json:"answered"`
+		Slow       map[string]int `json:"slow_calls_with_drops"`
+		All        uint64         `json:"all_dropped"`
+		Missed     uint64         `json:"missed"`
+	} `json:"drops"`
 }
 
 // faultList is the data of `netemctl list`.
@@ -119,6 +131,9 @@ func testLoss(t *testing.T, a agent) {
 			}
 			if s.Causes["rto"]+s.Causes["tlp"] == 0 {
 				t.Errorf("causes %v, want rto or tlp among them", s.Causes)
+			}
+			if engine == "ebpf" && !slow() { // sch_netem keeps no record
+				testExplained(t, a)
 			}
 
 			a.must("clear", "--target", "pg")
