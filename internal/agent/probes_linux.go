@@ -137,7 +137,9 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 	}
 	c.ClientNamespace, c.ServerNamespace = t.ClientNamespace, t.ServerNamespace
 	c.PathDelayed = a.pathDelayed(ctx, r, t)
-	c.Drops = a.recordDrops
+	if a.dropsAreRecorded(ctx, r, t) {
+		c.Drops = a.recordDrops
+	}
 	return prober.Measure(ctx, c)
 }
 
@@ -190,6 +192,27 @@ func (a *Agent) onTheWay(ctx context.Context, f fault.Fault, t target.Target) bo
 	return slices.ContainsFunc(held.Places, func(h lease.Held) bool {
 		return h.Place.Match.Overlaps(t.To.Match) || h.Place.Match.Overlaps(t.From.Match)
 	})
+}
+
+// dropsAreRecorded reports whether every packet fault on the way to a target, one at least,
+// is of the kind whose drops the ebpf engine records: no queue, which drops in user space,
+// and no timetable, which may come to have one. A record that lacks some would be read as
+// none dropped.
+func (a *Agent) dropsAreRecorded(ctx context.Context, r probe.Request, t target.Target) bool {
+	if r.Layer == probe.LayerProxy {
+		return false // the client's connection ends at the proxy
+	}
+	some := false
+	for _, f := range a.leases.List(ctx) {
+		if f.Spec.Target != t.Key() && !a.onTheWay(ctx, f, t) || len(f.Spec.Toxics) > 0 {
+			continue
+		}
+		if f.Engine != fault.EBPF || f.Spec.Schedule != nil || f.Spec.Packet != nil && f.Spec.Packet.Queues() {
+			return false
+		}
+		some = true
+	}
+	return some
 }
 
 // recordDrops begins a record of the packets that the ebpf engine drops; sch_netem keeps

@@ -228,7 +228,7 @@ func leaveToxic(what string) {
 	ctx := context.Background()
 	a, err := New(ctx, Config{StateDir: dir, Log: slog.New(slog.DiscardHandler)})
 	if err == nil {
-		for _, one := range strings.Split(spec, "|") {
+		for one := range strings.SplitSeq(spec, "|") {
 			text, kind, _ := strings.Cut(one, " ")
 			toxic, bad := fault.ParseToxic(kind)
 			_, err = a.leases.Apply(ctx, fault.Spec{Target: text, Toxics: []fault.Toxic{toxic}, Owner: "uid 0 (root)", OwnerKey: "uid:0"})
@@ -307,7 +307,7 @@ func childrenOf(t *testing.T, pid int) (all []*os.Process) {
 	}
 	for _, file := range tasks {
 		text, _ := os.ReadFile(file)
-		for _, word := range bytes.Fields(text) {
+		for word := range bytes.FieldsSeq(text) {
 			var n int
 			if _, err := fmt.Sscan(string(word), &n); err == nil {
 				if child, err := os.FindProcess(n); err == nil {

@@ -121,12 +121,10 @@ func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun
 	p.end()
 	res.Summary, res.Interrupted = result.Summary, runErr != nil
 	if result.Summary.Evidence == "" { // no result came
-		switch {
-		case rec == nil:
+		if rec == nil {
 			return runErr
-		default:
-			res.Summary = rec.Summary("the samples alone: the run's own account did not come")
 		}
+		res.Summary = rec.Summary("the samples alone: the run's own account did not come")
 	}
 	told := runErr
 	if res.Evidence != "" && (runErr == nil || res.Count > 0) {

@@ -94,9 +94,7 @@ func (t Toxiproxy) Normalize() (Toxiproxy, error) {
 // normalAPI is false for what is no address of an API.
 func normalAPI(s string) (string, bool) {
 	if file, ok := strings.CutPrefix(s, "unix:"); ok {
-		if strings.HasPrefix(file, "//") {
-			file = strings.TrimPrefix(file, "//")
-		}
+		file = strings.TrimPrefix(file, "//")
 		return "unix:" + file, path.IsAbs(file) && path.Clean(file) == file && file != "/" && printable(file) && !strings.ContainsAny(file, "@=")
 	}
 	s = strings.TrimSuffix(strings.TrimPrefix(s, "http://"), "/")

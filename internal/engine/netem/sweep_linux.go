@@ -94,10 +94,9 @@ func inWords(l link, namespace string, all []link) string {
 		text += " in netns " + namespace
 	}
 	r, _ := parseRecord(l.alias)
-	for _, o := range all {
-		if r.device != 0 && o.index == r.device {
-			text += ", for a fault at " + o.name
-		}
+	at := slices.IndexFunc(all, func(o link) bool { return r.device != 0 && o.index == r.device })
+	if at >= 0 {
+		text += ", for a fault at " + all[at].name
 	}
 	return text
 }
