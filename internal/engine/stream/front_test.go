@@ -292,7 +292,7 @@ func TestClientsAndFaults(t *testing.T) {
 	}
 }
 
-// C55 by a client of the embedded one: the call is answered, and the API lives on.
+// By a client of the embedded one: the call is answered, and the API lives on.
 func TestClientsCallDoesNotHang(t *testing.T) {
 	t.Parallel()
 	for name, act := range map[string]func(*toxiclient.Client, *toxiclient.Proxy) error{

@@ -284,7 +284,7 @@ func TestRemoteSweep(t *testing.T) {
 	}
 }
 
-// C55: taking a toxic out of a connection whose client does not read hangs the Toxiproxy.
+// Taking a toxic out of a connection whose client does not read hangs the Toxiproxy.
 func TestRemoteStuck(t *testing.T) {
 	t.Parallel()
 	const limit = 500 * time.Millisecond
@@ -346,7 +346,7 @@ func TestRemoteStuck(t *testing.T) {
 	}
 }
 
-// C56 with a proxy of its own at somebody else's Toxiproxy: no call that begins after Set is clean, although
+// With a proxy of its own at somebody else's Toxiproxy: no call that begins after Set is clean, although
 // clients connect all the time while the proxy is made.
 func TestRemoteNoCallEscapes(t *testing.T) {
 	f := startForeign(t)
