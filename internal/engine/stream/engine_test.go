@@ -124,7 +124,7 @@ func TestWhatChangesNothingCutsNothing(t *testing.T) {
 	still(c)
 }
 
-// C56: while clients connect in a loop, no call that starts after Set has returned
+// While clients connect in a loop, no call that starts after Set has returned
 // is clean, and after Clear none is delayed.
 func TestNoCallEscapes(t *testing.T) {
 	p := startProxy(t, upstream(t, echo))
@@ -262,7 +262,7 @@ func (f *flood) full(tb testing.TB) {
 	})
 }
 
-// blocked makes the situation of C55: a latency toxic, and a client that does not
+// blocked makes what hangs a Toxiproxy: a latency toxic, and a client that does not
 // read the bulk data coming its way, so that the whole chain waits for it.
 func blocked(t *testing.T) (*process, *net.TCPConn) {
 	var f flood
