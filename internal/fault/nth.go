@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"netemd/internal/target"
 	"netemd/qdisc"
 )
 
@@ -32,6 +33,8 @@ func fieldsOf(err error) (fields []*qdisc.FieldError, ok bool) {
 	switch e := err.(type) { //nolint:errorlint // what is wrapped has words of its own
 	case *qdisc.FieldError:
 		return []*qdisc.FieldError{e}, true
+	case *target.NotThereError:
+		return []*qdisc.FieldError{e.FieldError}, true
 	case interface{ Unwrap() []error }:
 		var words []string
 		for _, one := range e.Unwrap() {

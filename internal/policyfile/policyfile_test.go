@@ -125,7 +125,7 @@ func TestEmptySectionsHaveTheDefaults(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"no name", "retry: {}\n", `p.yaml: policy: is missing, want the policy's name, such as careful: letters, digits, '-', '_' and '.', at most 64`},
+		{"no name", "retry: {}\n", `p.yaml:1:1: policy: is missing, want the policy's name, such as careful: letters, digits, '-', '_' and '.', at most 64`},
 		{"bad name", "policy: a b\n", `p.yaml:1:1: policy: "a b" is not valid, want a name: letters, digits, '-', '_' and '.', at most 64, the first one a letter or digit`},
 		{"unknown key", "policy: p\nretry: {attempts: 3}\n", `p.yaml:2:9: retry.attempts: is an unknown key, want one of max_attempts, backoff, base, factor, max_delay, on`},
 		{"no unit", "policy: p\ntimeout: {call: 300}\n", `p.yaml:2:11: timeout.call: "300" is not valid, want the longest that a call takes with all its attempts, from 1ms to 1h`},
