@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -23,11 +24,13 @@ type Injection struct {
 	holding *experiment.Holding
 	id      string
 
-	mu    sync.Mutex
-	spec  fault.Spec // as it was changed last
-	over  bool
-	last  fault.Fault
-	ended error
+	mu   sync.Mutex
+	spec fault.Spec // as it was changed last
+	over bool
+	// clearing says that the fault stood when its own end was asked for.
+	clearing bool
+	last     fault.Fault
+	ended    error
 	// changing says that what is changed is so by this process.
 	changing bool
 	// gaps are what took it out of force.
@@ -99,7 +102,7 @@ func (i *Injection) note(e fault.Event, words string) {
 	switch e.Kind {
 	case "lost", "drifted", "expired", "changed", client.Gone:
 	case "cleared":
-		if i.isOver() {
+		if i.isClearing() {
 			return
 		}
 	default:
@@ -117,10 +120,10 @@ func (i *Injection) note(e fault.Event, words string) {
 	i.gaps = append(i.gaps, text)
 }
 
-func (i *Injection) isOver() bool {
+func (i *Injection) isClearing() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.over
+	return i.clearing
 }
 
 // ID is the agent's name of the fault, by which netemctl knows it.
@@ -165,6 +168,12 @@ func (i *Injection) Clear(ctx context.Context) error {
 	if over {
 		return ended
 	}
+	// Somebody else's clear may be on its way here: it was before this one where the agent has
+	// the fault no more.
+	f, err := i.s.client.Get(context.WithoutCancel(ctx), i.id)
+	i.mu.Lock()
+	i.clearing = !errors.Is(err, fs.ErrNotExist) && f.State != fault.Cleared
+	i.mu.Unlock()
 	last, err := i.holding.Release(ctx)
 	if errors.Is(err, client.ErrStopped) {
 		err = fmt.Errorf("the agent stopped while the fault stood: %w", err)
