@@ -28,34 +28,43 @@ import (
 	"netemd/namespaces"
 )
 
-// Credentials are how a lab's PostgreSQL is reached.
+// Credentials are how a probe reaches a lab's PostgreSQL.
 type Credentials struct {
 	Address netip.AddrPort
-	// User is a superuser; its password is random, and new with each lab.
+	// User may log in and own what is in a schema of that name, and no more; the password
+	// is random, and new with each lab.
 	User, Password, Database string
 }
 
 const (
-	postgresUser     = "netem"
+	postgresUser     = "netem" // the superuser
 	postgresDatabase = "postgres"
+	// probeUser is who probes log in as. A superuser runs programs and reads files as the
+	// host's user that the server runs as, and queries come from whoever may probe.
+	probeUser = "netem_probe"
 )
 
-// Postgres returns the credentials of the lab's PostgreSQL that listens at that
+// Postgres returns a probe's credentials at the lab's PostgreSQL that listens at that
 // address.
 func (m *Manager) Postgres(lab string, at netip.AddrPort) (Credentials, error) {
 	s, err := m.service(lab, KindPostgres, at)
 	if err != nil {
 		return Credentials{}, err
 	}
-	password, err := os.ReadFile(m.passwordPath(lab, s.Name))
+	password, err := os.ReadFile(m.probePasswordPath(lab, s.Name))
 	if err != nil {
 		return Credentials{}, fmt.Errorf("lab %s: password: %w", lab, err)
 	}
-	return Credentials{Address: s.Address, User: postgresUser, Password: strings.TrimSpace(string(password)), Database: postgresDatabase}, nil
+	return Credentials{Address: s.Address, User: probeUser, Password: strings.TrimSpace(string(password)), Database: postgresDatabase}, nil
 }
 
+// passwordPath is the superuser's, which only root and the agent know.
 func (m *Manager) passwordPath(lab, service string) string {
 	return filepath.Join(m.serviceDir(lab, service), "password")
+}
+
+func (m *Manager) probePasswordPath(lab, service string) string {
+	return filepath.Join(m.serviceDir(lab, service), "probe-password")
 }
 
 // binaries returns the folder of the newest PostgreSQL of the distribution's.
@@ -134,8 +143,11 @@ func (m *Manager) startPostgres(ctx context.Context, r *running, rec *serviceRec
 		return err
 	}
 	ns := r.record.Definition.Namespace(rec.Node)
-	if err := waitFor(ctx, rec, func() error { return askPostgres(ctx, ns, rec.Address) }); err != nil || s.ReplicaOf == "" {
+	if err := waitFor(ctx, rec, func() error { return askPostgres(ctx, ns, rec.Address) }); err != nil {
 		return err
+	}
+	if s.ReplicaOf == "" {
+		return c.admitProbes(ctx)
 	}
 	progress(fmt.Sprintf("%s: catching up with %s", rec.Name, s.ReplicaOf))
 	return c.catchUp(ctx, s.ReplicaOf)
@@ -197,11 +209,16 @@ func postgresSettings(at netip.AddrPort, replicated bool) []string {
 // in an IPC namespace of its own: its System V segment goes with it, however it ends. It
 // is inside the service's node, so that it is found and ended with it after a crash.
 func (c *cluster) command(ctx context.Context, program string, env []string, args ...string) (out string, err error) {
+	return c.feed(ctx, nil, program, env, args...)
+}
+
+// feed is command with something to read on standard input.
+func (c *cluster) feed(ctx context.Context, input io.Reader, program string, env []string, args ...string) (out string, err error) {
 	path := filepath.Join(c.bin, program)
 	var said, errs bytes.Buffer
 	cmd := &exec.Cmd{
 		Path: path, Args: append([]string{path}, args...), Dir: "/", Env: append(slices.Clone(postgresEnvironment), env...),
-		Stdout: &said, Stderr: io.MultiWriter(c.log, &errs),
+		Stdin: input, Stdout: &said, Stderr: io.MultiWriter(c.log, &errs),
 		SysProcAttr: &syscall.SysProcAttr{Credential: c.id.Credential(), Setsid: true, Cloneflags: unix.CLONE_NEWIPC},
 	}
 	if err := namespaces.Start(c.r.record.Definition.Namespace(c.rec.Node), cmd); err != nil {
@@ -255,9 +272,7 @@ func (c *cluster) chooseHome(ctx context.Context) error {
 
 // initdb makes the cluster.
 func (c *cluster) initdb(ctx context.Context) error {
-	secret := make([]byte, 16)
-	_, _ = rand.Read(secret)
-	password := hex.EncodeToString(secret) + "\n"
+	password := newPassword() + "\n"
 	if err := writeFile(c.passwordPath(c.rec.Name), []byte(password), 0o600); err != nil {
 		return err
 	}
@@ -274,6 +289,34 @@ func (c *cluster) initdb(ctx context.Context) error {
 		"-D", c.data, "-U", postgresUser, "--pwfile="+once, "--auth=scram-sha-256",
 		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=1")
 	return err
+}
+
+// newPassword needs no quotes in SQL.
+func newPassword() string {
+	secret := make([]byte, 16)
+	_, _ = rand.Read(secret)
+	return hex.EncodeToString(secret)
+}
+
+// admitProbes makes the role that probes log in as, which a standby gets with the data.
+func (c *cluster) admitProbes(ctx context.Context) error {
+	superuser, err := os.ReadFile(c.passwordPath(c.rec.Name))
+	if err != nil {
+		return err
+	}
+	password := newPassword()
+	if err := writeFile(c.m.probePasswordPath(c.r.record.Definition.Name, c.rec.Name), []byte(password+"\n"), 0o600); err != nil {
+		return err
+	}
+	// On standard input, since arguments are there for everybody to read.
+	sql := fmt.Sprintf("create role %[1]s login password '%[2]s';\ncreate schema %[1]s authorization %[1]s;\n", probeUser, password)
+	_, err = c.feed(ctx, strings.NewReader(sql), "psql", c.login(superuser),
+		"--no-psqlrc", "--no-password", "--quiet", "--set=ON_ERROR_STOP=1",
+		"--host="+c.rec.Address.Addr().String(), "--port="+strconv.Itoa(int(c.rec.Address.Port())), "--username="+postgresUser, "--dbname="+postgresDatabase)
+	if err != nil {
+		return fmt.Errorf("role for probes: %w", err)
+	}
+	return nil
 }
 
 func (c *cluster) passwordPath(service string) string {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,6 +58,17 @@ func testPostgres(t *testing.T, dir string) {
 	client := d.Namespace("client")
 	c, err := connect(t.Context(), client, access)
 	if err != nil {
+		t.Fatal(err)
+	}
+	programs(t, c)
+	_ = c.Close(t.Context())
+	password, err := os.ReadFile(m.passwordPath(d.Name, "postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	superuser := access
+	superuser.User, superuser.Password = postgresUser, strings.TrimSpace(string(password))
+	if c, err = connect(t.Context(), client, superuser); err != nil {
 		t.Fatal(err)
 	}
 	var from, secret, sockets string
@@ -189,6 +201,7 @@ func TestFailedCopy(t *testing.T) {
 	err := errors.Join(
 		os.MkdirAll(folder, 0o755), os.MkdirAll(m.serviceDir(d.Name, "standby"), 0o755),
 		os.WriteFile(m.passwordPath(d.Name, "primary"), []byte("x\n"), 0o600),
+		os.WriteFile(m.probePasswordPath(d.Name, "primary"), []byte("y\n"), 0o600),
 		os.WriteFile(service.LogPath(folder, "primary"), []byte("ERROR: requested WAL segment has been removed\n"), 0o600),
 		os.WriteFile(filepath.Join(dir, "pg_basebackup"), []byte(script), 0o755),
 	)
@@ -205,4 +218,21 @@ func TestFailedCopy(t *testing.T) {
 		t.Fatal("no error")
 	}
 	contains(t, err.Error(), "copy of primary: pg_basebackup: exit status 1", "could not receive data | ", "; its log: ERROR: requested WAL segment")
+}
+
+// programs: who probes runs no program and reads no file as the server's user.
+func programs(t *testing.T, c *pgx.Conn) {
+	t.Helper()
+	for _, sql := range []string{
+		"copy (select 1) to program 'true'", "copy (select 1) to '/tmp/x'", "select pg_read_file('/etc/passwd')", "select lo_export(1, '/tmp/x')", "create role x superuser",
+	} {
+		_, err := c.Exec(t.Context(), sql)
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "42501" { // insufficient_privilege
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	if _, err := c.Exec(t.Context(), "create table ledger(id int); drop table ledger"); err != nil {
+		t.Errorf("in a schema of its own: %v", err)
+	}
 }

@@ -22,6 +22,14 @@ func (c *cluster) copy(ctx context.Context, primary string) error {
 	if err := writeFile(c.passwordPath(c.rec.Name), password, 0o600); err != nil {
 		return err
 	}
+	lab := c.r.record.Definition.Name
+	probes, err := os.ReadFile(c.m.probePasswordPath(lab, primary))
+	if err != nil {
+		return fmt.Errorf("password of %s: %w", primary, err)
+	}
+	if err := writeFile(c.m.probePasswordPath(lab, c.rec.Name), probes, 0o600); err != nil {
+		return err
+	}
 	// --write-recovery-conf puts the connection, with the password of the environment, and
 	// the slot into the data folder, which only PostgreSQL's user reads.
 	_, err = c.command(ctx, "pg_basebackup", c.login(password),
