@@ -112,6 +112,11 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 	if err != nil {
 		return probe.Result{}, err
 	}
+	if peer, ok := peerOf(ctx); ok && peer.address != "" && t.Lab == "" {
+		// It is the agent that connects, from this host, as root: its loopback and what only it
+		// reaches are not for others to ask through it.
+		return probe.Result{}, fmt.Errorf("probe: %w: a client on another host probes the targets of labs, and %s is none", fault.ErrDenied, t.Name)
+	}
 	if !t.Address.IsValid() {
 		return probe.Result{}, fmt.Errorf("probe: target %s says no one address and port that a client could connect to: %w", t.Name, errors.ErrUnsupported)
 	}

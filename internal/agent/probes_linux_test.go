@@ -3,9 +3,15 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
+	"google.golang.org/grpc/peer"
+
 	"netemd/internal/config"
+	"netemd/internal/fault"
+	"netemd/internal/prober"
+	"netemd/internal/testenv"
 	"netemd/probe"
 )
 
@@ -45,6 +51,29 @@ func TestLoadWithinLimits(t *testing.T) {
 		var e *probe.RequestError
 		if err := a.withinLimits(r); !errors.As(err, &e) || e.Field != field {
 			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestProbesFromElsewhere: who is on another host gets no connection of the agent's to what is
+// not a lab's.
+func TestProbesFromElsewhere(t *testing.T) {
+	testenv.Root(t)
+	a, err := New(t.Context(), Config{StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := a.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := probe.Request{Kind: probe.KindTCP, Target: "host:127.0.0.1:9", Count: 1}
+	for from, denied := range map[string]bool{"": false, "192.0.2.1:50000": true} {
+		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: peerInfo{owner: "x", address: from}})
+		_, err := a.measure(ctx, "x", r, prober.Config{})
+		if errors.Is(err, fault.ErrDenied) != denied {
+			t.Errorf("from %q: %v", from, err)
 		}
 	}
 }
