@@ -101,7 +101,8 @@ func NewAttributor(a Attribution) *Attributor {
 // were lost.
 func (t *Attributor) NotTraced() { t.a.Traced = false }
 
-// Dropped counts the events that were forgotten because too many waited for samples.
+// Dropped counts the events and drops that were forgotten because too many waited for
+// samples, and that no sample had yet.
 func (t *Attributor) Dropped() int { return t.dropped }
 
 // Event takes an event, in any order. It is to come before the Flush that makes its call
@@ -110,14 +111,32 @@ func (t *Attributor) Event(e Retransmission) {
 	if !t.watched(e.Cookie) {
 		return
 	}
-	if len(t.waiting) >= t.most {
-		t.forget(t.waiting[0])
-		t.waiting = t.waiting[1:]
-		t.dropped++
-	}
+	t.makeRoom()
 	f := flowOf(e.Local, e.Remote)
 	t.waiting = append(t.waiting, arrival{e.TimeNS, f})
 	t.of(f).insert(event{Retransmission: e})
+}
+
+// makeRoom forgets the oldest where too much waits. What a call has already is no loss.
+func (t *Attributor) makeRoom() {
+	if len(t.waiting) < t.most {
+		return
+	}
+	a := t.waiting[0]
+	if x := t.flows[a.flow]; x != nil {
+		for _, e := range x.events[:x.from(a.timeNS+1)] {
+			if !e.taken {
+				t.dropped++
+			}
+		}
+		for _, d := range x.drops[:x.dropsFrom(a.timeNS+1)] {
+			if !d.taken {
+				t.dropped++
+			}
+		}
+	}
+	t.forget(a)
+	t.waiting = t.waiting[1:]
 }
 
 // insert keeps the events in the order of their times, in which most of them come.
@@ -242,7 +261,7 @@ func (t *Attributor) finish(s *Sample) {
 		return
 	}
 	if len(s.Attempts) == 0 {
-		if len(s.Policy) > 0 { // nothing was asked, or what had been asked before answered
+		if s.unasked() {
 			s.Cause = PolicyWait
 		}
 		return

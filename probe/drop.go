@@ -173,13 +173,9 @@ type dropped struct {
 	taken bool
 }
 
-// Drop takes a dropped packet, in any order, as Event takes an event. It is dropped
-// itself when too much waits.
+// Drop takes a dropped packet, in any order, as Event takes an event.
 func (t *Attributor) Drop(d Drop) {
-	if len(t.waiting) >= t.most {
-		t.dropped++
-		return
-	}
+	t.makeRoom()
 	f := flowOf(d.Source, d.Destination)
 	t.waiting = append(t.waiting, arrival{d.TimeNS, f})
 	x := t.of(f)

@@ -15,6 +15,7 @@ type Recorder struct {
 
 	count, ok, warmup, slow int
 	attempts, rejected      int
+	degraded                int
 	errors                  map[Class]int
 	causes, retransmissions map[Cause]int
 	latency, service, lag   distribution
@@ -48,19 +49,19 @@ func (r *Recorder) Add(s Sample) {
 	if s.DueNS != 0 {
 		r.lag.add(s.StartNS - s.DueNS)
 	}
-	if s.Class == OK {
-		r.succeeded(s)
-	} else {
-		r.errors[s.Class]++
-	}
-	if s.Class == Rejected {
-		r.rejected++
-	}
 	switch {
-	case len(s.Attempts) > 0:
-		r.attempts += len(s.Attempts)
-	case s.Class != Rejected && len(s.Policy) == 0: // an answer without an attempt is a cache's
-		r.attempts++
+	case s.Class != OK:
+		r.errors[s.Class]++
+	case s.Degraded != "": // it has an answer, and how long that took is no measure of the peer
+		r.ok++
+		r.degraded++
+	default:
+		r.succeeded(s)
+	}
+	if s.unasked() {
+		r.rejected++
+	} else {
+		r.attempts += max(1, len(s.Attempts))
 	}
 	if s.Cause != "" {
 		r.slow++
@@ -71,11 +72,23 @@ func (r *Recorder) Add(s Sample) {
 	for _, a := range s.Attempts {
 		r.again(a)
 	}
-	for _, e := range s.Policy {
+	r.happened(s.Policy)
+	for _, a := range s.Attempts {
+		r.happened(a.Policy)
+	}
+}
+
+// happened counts what policies did in a call or, below them, its transport in an attempt. A
+// replay is an attempt that nobody asked for.
+func (r *Recorder) happened(events []PolicyEvent) {
+	for _, e := range events {
 		if r.policy[e.Policy] == nil {
 			r.policy[e.Policy] = map[string]int{}
 		}
 		r.policy[e.Policy][e.Event]++
+		if e.Policy == PolicyTransport && e.Event == EventReplayed {
+			r.attempts++
+		}
 	}
 }
 
@@ -134,6 +147,7 @@ func (r *Recorder) Merge(from *Recorder) {
 	r.slow += from.slow
 	r.attempts += from.attempts
 	r.rejected += from.rejected
+	r.degraded += from.degraded
 	sum(r.errors, from.errors)
 	sum(r.causes, from.causes)
 	sum(r.retransmissions, from.retransmissions)
@@ -179,7 +193,7 @@ func (r *Recorder) Latency() (p50, p99 *float64) {
 // Summary is what was taken until now. evidence is what the causes rest on.
 func (r *Recorder) Summary(evidence string) Summary {
 	s := Summary{
-		Target: r.target, Layer: r.layer, Count: r.count, OK: r.ok, Warmup: r.warmup, Attempts: r.attempts, Rejected: r.rejected,
+		Target: r.target, Layer: r.layer, Count: r.count, OK: r.ok, Warmup: r.warmup, Attempts: r.attempts, Rejected: r.rejected, Degraded: r.degraded,
 		Errors: maps.Clone(r.errors), Causes: maps.Clone(r.causes), Retransmissions: maps.Clone(r.retransmissions),
 		ThresholdMS: milliseconds(r.threshold), Evidence: evidence,
 		Service:     r.service.summary(),

@@ -110,7 +110,7 @@ func TestRecorder(t *testing.T) {
 	tried.Policy = []PolicyEvent{{Policy: "retry", Event: "scheduled"}, {Policy: "breaker", Event: "opened"}}
 	refused := Sample{DueNS: 400 * ms, StartNS: 400 * ms, EndNS: 400 * ms, Class: Rejected, Policy: []PolicyEvent{{Policy: "breaker", Event: "rejected"}}}
 	stale := at(500, 500, 501)
-	stale.Policy = []PolicyEvent{{Policy: "fallback", Event: "used"}}
+	stale.Degraded, stale.Policy = "cached", []PolicyEvent{{Policy: "fallback", Event: "used"}}
 	for _, s := range []Sample{warm, late, fast, tried, refused, stale} {
 		rec.Add(s)
 	}
@@ -118,10 +118,10 @@ func TestRecorder(t *testing.T) {
 	rec.Finish(&got, Load{Loop: "open", Seed: 9})
 	want := Summary{
 		Target: "t", Layer: "direct", Count: 5, OK: 4, Warmup: 1, Errors: map[Class]int{Rejected: 1},
-		P50: f(20), P90: f(60), P95: f(60), P99: f(60), P999: f(60), Max: f(60),
-		Service:     Quantiles{P50: f(10), P90: f(40), P95: f(40), P99: f(40), P999: f(40), Max: f(40)},
+		P50: f(40), P90: f(60), P95: f(60), P99: f(60), P999: f(60), Max: f(60),
+		Service:     Quantiles{P50: f(20), P90: f(40), P95: f(40), P99: f(40), P999: f(40), Max: f(40)},
 		Percentiles: PercentilesExact, Causes: map[Cause]int{}, ThresholdMS: 1000, Retransmissions: map[Cause]int{TLP: 1}, Evidence: "seen",
-		Attempts: 4, AttemptsPerCall: f(0.8), Rejected: 1, Turns: f(3),
+		Attempts: 4, AttemptsPerCall: f(0.8), Rejected: 2, Degraded: 1, Turns: f(3),
 		Phases:  map[string]PhaseSummary{PhaseConnect: {1, f(2), f(2), f(2)}, PhaseQuery: {2, f(8), f(20), f(20)}},
 		Policy:  map[string]map[string]int{"retry": {"scheduled": 1}, "breaker": {"opened": 1, "rejected": 1}, "fallback": {"used": 1}},
 		Goodput: &Goodput{Bytes: 5000, PerSecond: 5000 / 0.07, CallP50: 100_000},

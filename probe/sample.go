@@ -200,6 +200,19 @@ const (
 	PhaseBody      = "body"
 )
 
+// unasked reports that the network was not asked for an answer: the policy refused the
+// call, whether or not a fallback then had one.
+func (s *Sample) unasked() bool {
+	return len(s.Attempts) == 0 && (s.Class == Rejected || s.Degraded != "")
+}
+
+// What a transport does to a call by itself is told as an event, too: PolicyTransport and
+// EventReplayed, when it has sent a call again on another connection.
+const (
+	PolicyTransport = "transport"
+	EventReplayed   = "replayed"
+)
+
 // PolicyEvent is one thing that a client policy did.
 type PolicyEvent struct {
 	// TimeNS is CLOCK_MONOTONIC.

@@ -16,9 +16,9 @@ const (
 const (
 	// PercentilesExact: the smallest value that at least p % do not exceed, so always
 	// one that was measured.
-	PercentilesExact = "calls that succeeded; nearest rank"
+	PercentilesExact = "calls that the peer answered well; nearest rank"
 	// PercentilesHDR: the same from classes of 0.1 %, of more calls than are kept.
-	PercentilesHDR = "calls that succeeded; HDR histogram, 3 significant figures"
+	PercentilesHDR = "calls that the peer answered well; HDR histogram, 3 significant figures"
 )
 
 // Summary is what a run of calls amounts to. Calls of the warm-up are in none of its
@@ -71,6 +71,9 @@ type Summary struct {
 	Attempts        int      `json:"attempts"`
 	AttemptsPerCall *float64 `json:"attempts_per_call"`
 	Rejected        int      `json:"rejected"`
+	// Degraded are the calls among OK that a fallback answered: they are in no percentile,
+	// and those for which nothing was asked are among Rejected, too.
+	Degraded int `json:"degraded"`
 	// Turns is the median of how often a successful call waited for an answer of its
 	// peer; null where nobody counts.
 	Turns *float64 `json:"turns_per_call"`

@@ -82,8 +82,8 @@ func TestSummaryJSON(t *testing.T) {
 	}
 	quantiles := `"p50_ms":null,"p90_ms":null,"p95_ms":null,"p99_ms":null,"p99_9_ms":null,"max_ms":null`
 	want := `{"target":"pg","layer":"direct","count":0,"ok":0,"errors":{},` + quantiles + `,"service":{` + quantiles + `},` +
-		`"percentiles":"calls that succeeded; nearest rank","causes":{},"slow_threshold_ms":150,"explained_percent":null,"retransmissions":{},` +
-		`"evidence":"tp_btf, both ends","warmup":0,"attempts":0,"attempts_per_call":null,"rejected":0,"turns_per_call":null}`
+		`"percentiles":"calls that the peer answered well; nearest rank","causes":{},"slow_threshold_ms":150,"explained_percent":null,"retransmissions":{},` +
+		`"evidence":"tp_btf, both ends","warmup":0,"attempts":0,"attempts_per_call":null,"rejected":0,"degraded":0,"turns_per_call":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -72,6 +72,9 @@ func probeRows(res report.ProbeResult) (rows [][2]string) {
 		if s.Rejected > 0 {
 			text += fmt.Sprintf("; %d calls rejected without one", s.Rejected)
 		}
+		if s.Degraded > 0 {
+			text += fmt.Sprintf("; %d answered by the fallback, in no percentile", s.Degraded)
+		}
 		row("policy "+res.Policy, "%s", text)
 		row("policy events", "%s", policyText(s))
 	}

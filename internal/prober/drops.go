@@ -38,10 +38,15 @@ func dropOf(r content.Record) (probe.Drop, bool) {
 
 // drainDrops gives the attributor what was dropped; the caller has the lock.
 func (f *flow) drainDrops(records []content.Record, missed uint64) {
-	f.engine += uint64(len(records)) + missed - f.missed
+	f.engine += missed - f.missed
 	f.missed = missed
 	for _, r := range records {
-		if d, ok := dropOf(r); ok {
+		d, ok := dropOf(r)
+		if at := f.config.Order.Address; ok && d.Source != at && d.Destination != at {
+			continue // of another target: the record is the engine's, and has everybody's
+		}
+		f.engine++
+		if ok {
 			f.attr.Drop(d)
 		}
 	}

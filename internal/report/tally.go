@@ -27,6 +27,10 @@ var bounds = func() (all []float64) {
 	return all
 }()
 
+// degraded stands in the place of a class where a fallback answered: its times are not
+// the peer's.
+const degraded probe.Class = "degraded"
+
 // tally counts calls in buckets, by how they ended. Calls of the warm-up are not in it.
 type tally struct {
 	request probe.Request
@@ -54,8 +58,12 @@ func (t *tally) add(s probe.Sample) {
 		t.began = s.StartNS
 	}
 	t.ended = max(t.ended, s.EndNS)
-	observe(t.latency, s.Class, s.Latency())
-	observe(t.service, s.Class, s.Duration())
+	class := s.Class
+	if s.Degraded != "" {
+		class = degraded
+	}
+	observe(t.latency, class, s.Latency())
+	observe(t.service, class, s.Duration())
 }
 
 func observe(m map[probe.Class]*histogram, c probe.Class, d time.Duration) {

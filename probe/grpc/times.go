@@ -55,7 +55,7 @@ func (handler) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	switch s := s.(type) {
 	case *stats.Begin:
 		if s.IsTransparentRetryAttempt {
-			t.events = append(t.events, probe.PolicyEvent{TimeNS: now, Policy: "transport", Event: "replayed"})
+			t.events = append(t.events, probe.PolicyEvent{TimeNS: now, Policy: probe.PolicyTransport, Event: probe.EventReplayed})
 		}
 	case *stats.OutHeader:
 		t.header, t.sent, t.answered = now, now, 0

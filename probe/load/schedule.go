@@ -91,7 +91,13 @@ func reach(s probe.Stage, x float64) float64 {
 	return 2 * x / (s.From + root)
 }
 
+// never is 73 years: what is due later is so for no run, and sums of times do not overflow.
+const never = time.Duration(1 << 61)
+
 func seconds(s float64) time.Duration {
+	if s >= never.Seconds() {
+		return never
+	}
 	// the sum of the rate says when to a fraction of a nanosecond; what rounds down would
 	// put an even schedule's calls one before their time
 	return time.Duration(math.Round(s * float64(time.Second)))

@@ -126,7 +126,7 @@ func (k *Client) Close() error {
 func (k *Client) attempt(ctx context.Context, c *call) outcome {
 	n := c.begin()
 	s := k.inner.Call(context.WithValue(ctx, contextKey{}, c.passed(ctx, n)), c.seq)
-	s.Attempts, s.Policy = nil, nil
+	s.Attempts = nil
 	if s.Class != probe.OK && errors.Is(ctx.Err(), context.Canceled) {
 		s.Class = probe.Cancelled
 	}
