@@ -38,8 +38,8 @@ downlink: {delay: 10ms}
 
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"both: loss 1%":                              "x.yaml: profile: is missing, want the profile's name",
-		"profile: x":                                 "x.yaml: both: is missing, want an impairment of both directions",
+		"both: loss 1%":                              "x.yaml:1:1: profile: is missing, want the profile's name",
+		"profile: x":                                 "x.yaml:1:1: both: is missing, want an impairment of both directions",
 		"profile: a/b\nboth: loss 1%":                `x.yaml:1:1: profile: "a/b" is not valid, want a profile's name`,
 		"profile: 3g\nboth: loss 1%":                 `x.yaml:1:1: profile: "3g" is the name of a built-in profile, want another one`,
 		"profile: x\nboth: loss 1%\nuplink: loss 1%": `x.yaml:2:1: both: stands beside uplink or downlink, want it alone`,

@@ -118,12 +118,12 @@ func TestConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatalf("with everything in it: %v", err)
 	}
-	if all.TCP.Listen == "" || len(all.Allow) == 0 || all.Audit.Path == "" || all.Metrics.Listen == "" || all.Traces.OTLPEndpoint == "" || len(all.Targets) == 0 || len(all.Profiles) == 0 {
+	if all.TCP.Listen == "" || len(all.Allow) == 0 || all.Audit.Path == "" || all.Metrics.Listen == "" || all.Traces.OTLPEndpoint == "" || len(all.Targets) == 0 || len(all.Profiles) == 0 || len(all.Toxiproxy.Allow) == 0 {
 		t.Errorf("an example is missing: %+v", all)
 	}
 	want.Socket.Path = want.StateDir + "/netemd.sock" // what it is when nothing is said
 	all.TCP, all.Allow, all.Metrics, all.Traces, all.Audit.Path = config.TCP{}, nil, config.Metrics{}, config.Traces{}, ""
-	all.Targets, all.Profiles = nil, nil
+	all.Targets, all.Profiles, all.Toxiproxy = nil, nil, config.Toxiproxy{}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("what is called the default is not (-default +file):\n%s", diff)
 	}

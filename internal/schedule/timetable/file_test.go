@@ -78,10 +78,10 @@ func TestTimes(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		``:          `x.yaml: steps: is missing, want a list of steps`,
+		``:          `x.yaml:1:1: steps: is missing, want a list of steps`,
 		`steps: []`: `x.yaml:1:1: steps: is empty, want a list of steps`,
-		`step: [{for: 1s}]`: `x.yaml: steps: is missing, want a list of steps, such as [{for: 10s, impairment: {loss: 5%}}]
-x.yaml:1:1: step: is an unknown key, want one of schedule, repeat, jitter, seed, steps`,
+		`step: [{for: 1s}]`: `x.yaml:1:1: step: is an unknown key, want one of schedule, repeat, jitter, seed, steps
+x.yaml:1:1: steps: is missing, want a list of steps, such as [{for: 10s, impairment: {loss: 5%}}]`,
 		`steps: [{for: 10}]`:                               `x.yaml:1:10: steps[0].for: "10" is not valid, want how long the step takes, such as 10s`,
 		`steps: [{for: 1s}]`:                               `x.yaml:1:1: steps: is not valid, want an impairment in one of them at least`,
 		`steps: [{for: 1s, los: 5%}]`:                      `x.yaml:1:19: steps[0].los: is an unknown key, want one of at, for, impairment,`,
