@@ -203,7 +203,9 @@ func TestModes(t *testing.T) {
 					if got := strings.Join(names, " "); got != want || sum > s.EndNS-s.StartNS {
 						t.Errorf("call %d: phases %q of %d ns, want %q in %d", i, got, sum, want, s.EndNS-s.StartNS)
 					}
-					if s.Turns != turns {
+					// A new connection acknowledges the server's settings when it likes: where that falls
+					// between the answer's header and its data, it is a turn.
+					if s.Turns != turns && !(fresh && s.Turns == turns+1) {
 						t.Errorf("call %d: %d turns, want %d: %+v", i, s.Turns, turns, s.Phases)
 					}
 					if runtime.GOOS == "linux" && (s.Info == nil || s.Info.RTTNS <= 0) {
