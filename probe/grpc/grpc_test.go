@@ -241,10 +241,14 @@ func TestClasses(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go func() { _, _ = io.Copy(far, struct{ io.Reader }{c}); _ = far.Close() }()
+			var asked sync.WaitGroup
+			asked.Go(func() { _, _ = io.Copy(far, struct{ io.Reader }{c}); _ = far.Close() })
 			_, _ = io.CopyN(struct{ io.Writer }{c}, far, int64(n))
 			if reset {
 				_ = c.SetLinger(0)
+			} else {
+				_ = c.CloseWrite()
+				asked.Wait() // what is left unread would make it a reset
 			}
 			_ = c.Close() // ends the other way, too
 		})
