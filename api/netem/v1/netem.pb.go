@@ -85,6 +85,7 @@ const (
 	Engine_ENGINE_NETEM       Engine = 2
 	Engine_ENGINE_EBPF        Engine = 3
 	Engine_ENGINE_STREAM      Engine = 4
+	Engine_ENGINE_APPLICATION Engine = 6
 )
 
 // Enum value maps for Engine.
@@ -95,6 +96,7 @@ var (
 		2: "ENGINE_NETEM",
 		3: "ENGINE_EBPF",
 		4: "ENGINE_STREAM",
+		6: "ENGINE_APPLICATION",
 	}
 	Engine_value = map[string]int32{
 		"ENGINE_UNSPECIFIED": 0,
@@ -102,6 +104,7 @@ var (
 		"ENGINE_NETEM":       2,
 		"ENGINE_EBPF":        3,
 		"ENGINE_STREAM":      4,
+		"ENGINE_APPLICATION": 6,
 	}
 )
 
@@ -789,6 +792,200 @@ func (x *Toxic) GetDelayNs() int64 {
 	return 0
 }
 
+// RequestFault is what happens to requests through the target's http-proxy: of those that it
+// selects, each share meets another fate, by one draw for each request.
+type RequestFault struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ErrorPercent  float64                `protobuf:"fixed64,1,opt,name=error_percent,json=errorPercent,proto3" json:"error_percent,omitempty"`
+	DelayPercent  float64                `protobuf:"fixed64,2,opt,name=delay_percent,json=delayPercent,proto3" json:"delay_percent,omitempty"`
+	AbortPercent  float64                `protobuf:"fixed64,3,opt,name=abort_percent,json=abortPercent,proto3" json:"abort_percent,omitempty"`
+	Status        int32                  `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`                                   // of an error by HTTP; 0: none
+	Code          string                 `protobuf:"bytes,5,opt,name=code,proto3" json:"code,omitempty"`                                        // of an error by gRPC, such as UNAVAILABLE; empty: none
+	RetryAfterNs  int64                  `protobuf:"varint,6,opt,name=retry_after_ns,json=retryAfterNs,proto3" json:"retry_after_ns,omitempty"` // told with status; 0: not told
+	PushbackNs    int64                  `protobuf:"varint,7,opt,name=pushback_ns,json=pushbackNs,proto3" json:"pushback_ns,omitempty"`         // told with code; 0: not told
+	DelayNs       int64                  `protobuf:"varint,8,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"`
+	JitterNs      int64                  `protobuf:"varint,9,opt,name=jitter_ns,json=jitterNs,proto3" json:"jitter_ns,omitempty"`
+	Method        string                 `protobuf:"bytes,10,opt,name=method,proto3" json:"method,omitempty"`   // of HTTP; empty: any
+	Path          string                 `protobuf:"bytes,11,opt,name=path,proto3" json:"path,omitempty"`       // with '*' for any text; empty: any
+	Headers       []*RequestHeader       `protobuf:"bytes,12,rep,name=headers,proto3" json:"headers,omitempty"` // all of them
+	Seed          uint64                 `protobuf:"varint,13,opt,name=seed,proto3" json:"seed,omitempty"`      // 0: drawn by the agent
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestFault) Reset() {
+	*x = RequestFault{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestFault) ProtoMessage() {}
+
+func (x *RequestFault) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestFault.ProtoReflect.Descriptor instead.
+func (*RequestFault) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RequestFault) GetErrorPercent() float64 {
+	if x != nil {
+		return x.ErrorPercent
+	}
+	return 0
+}
+
+func (x *RequestFault) GetDelayPercent() float64 {
+	if x != nil {
+		return x.DelayPercent
+	}
+	return 0
+}
+
+func (x *RequestFault) GetAbortPercent() float64 {
+	if x != nil {
+		return x.AbortPercent
+	}
+	return 0
+}
+
+func (x *RequestFault) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *RequestFault) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *RequestFault) GetRetryAfterNs() int64 {
+	if x != nil {
+		return x.RetryAfterNs
+	}
+	return 0
+}
+
+func (x *RequestFault) GetPushbackNs() int64 {
+	if x != nil {
+		return x.PushbackNs
+	}
+	return 0
+}
+
+func (x *RequestFault) GetDelayNs() int64 {
+	if x != nil {
+		return x.DelayNs
+	}
+	return 0
+}
+
+func (x *RequestFault) GetJitterNs() int64 {
+	if x != nil {
+		return x.JitterNs
+	}
+	return 0
+}
+
+func (x *RequestFault) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *RequestFault) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *RequestFault) GetHeaders() []*RequestHeader {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *RequestFault) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+type RequestHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestHeader) Reset() {
+	*x = RequestHeader{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestHeader) ProtoMessage() {}
+
+func (x *RequestHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestHeader.ProtoReflect.Descriptor instead.
+func (*RequestHeader) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RequestHeader) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RequestHeader) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 type FaultSpec struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Target    string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
@@ -808,15 +1005,16 @@ type FaultSpec struct {
 	Reattach   bool   `protobuf:"varint,13,opt,name=reattach,proto3" json:"reattach,omitempty"`
 	PacketFrom *Netem `protobuf:"bytes,20,opt,name=packet_from,json=packetFrom,proto3" json:"packet_from,omitempty"` // of the packets from the target, in both directions; unset: packet
 	// what the impairment goes by, instead of packet, which is then what is in force now
-	Schedule      *Schedule `protobuf:"bytes,21,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	Profile       string    `protobuf:"bytes,22,opt,name=profile,proto3" json:"profile,omitempty"` // the name of what packet was made of; empty for none
+	Schedule      *Schedule     `protobuf:"bytes,21,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Profile       string        `protobuf:"bytes,22,opt,name=profile,proto3" json:"profile,omitempty"` // the name of what packet was made of; empty for none
+	Request       *RequestFault `protobuf:"bytes,24,opt,name=request,proto3" json:"request,omitempty"` // instead of packet, toxics or content
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FaultSpec) Reset() {
 	*x = FaultSpec{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[5]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +1026,7 @@ func (x *FaultSpec) String() string {
 func (*FaultSpec) ProtoMessage() {}
 
 func (x *FaultSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[5]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1039,7 @@ func (x *FaultSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultSpec.ProtoReflect.Descriptor instead.
 func (*FaultSpec) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{5}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FaultSpec) GetTarget() string {
@@ -956,6 +1154,13 @@ func (x *FaultSpec) GetProfile() string {
 	return ""
 }
 
+func (x *FaultSpec) GetRequest() *RequestFault {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
 // Schedule is a timetable of impairments.
 type Schedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -970,7 +1175,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1187,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[6]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1200,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{6}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Schedule) GetName() string {
@@ -1046,7 +1251,7 @@ type ScheduleStep struct {
 
 func (x *ScheduleStep) Reset() {
 	*x = ScheduleStep{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1263,7 @@ func (x *ScheduleStep) String() string {
 func (*ScheduleStep) ProtoMessage() {}
 
 func (x *ScheduleStep) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[7]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1276,7 @@ func (x *ScheduleStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleStep.ProtoReflect.Descriptor instead.
 func (*ScheduleStep) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{7}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ScheduleStep) GetForNs() int64 {
@@ -1121,7 +1326,7 @@ type ScheduleRamp struct {
 
 func (x *ScheduleRamp) Reset() {
 	*x = ScheduleRamp{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1338,7 @@ func (x *ScheduleRamp) String() string {
 func (*ScheduleRamp) ProtoMessage() {}
 
 func (x *ScheduleRamp) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1351,7 @@ func (x *ScheduleRamp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleRamp.ProtoReflect.Descriptor instead.
 func (*ScheduleRamp) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ScheduleRamp) GetPacket() *Netem {
@@ -1181,7 +1386,7 @@ type ScheduleFlap struct {
 
 func (x *ScheduleFlap) Reset() {
 	*x = ScheduleFlap{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1398,7 @@ func (x *ScheduleFlap) String() string {
 func (*ScheduleFlap) ProtoMessage() {}
 
 func (x *ScheduleFlap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1411,7 @@ func (x *ScheduleFlap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFlap.ProtoReflect.Descriptor instead.
 func (*ScheduleFlap) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ScheduleFlap) GetPeriodNs() int64 {
@@ -1242,7 +1447,7 @@ type FaultStep struct {
 
 func (x *FaultStep) Reset() {
 	*x = FaultStep{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1459,7 @@ func (x *FaultStep) String() string {
 func (*FaultStep) ProtoMessage() {}
 
 func (x *FaultStep) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1472,7 @@ func (x *FaultStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultStep.ProtoReflect.Descriptor instead.
 func (*FaultStep) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FaultStep) GetNumber() uint64 {
@@ -1355,7 +1560,7 @@ type ContentRule struct {
 
 func (x *ContentRule) Reset() {
 	*x = ContentRule{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1572,7 @@ func (x *ContentRule) String() string {
 func (*ContentRule) ProtoMessage() {}
 
 func (x *ContentRule) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1585,7 @@ func (x *ContentRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentRule.ProtoReflect.Descriptor instead.
 func (*ContentRule) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ContentRule) GetKind() string {
@@ -1447,7 +1652,7 @@ type TrafficSelector struct {
 
 func (x *TrafficSelector) Reset() {
 	*x = TrafficSelector{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1664,7 @@ func (x *TrafficSelector) String() string {
 func (*TrafficSelector) ProtoMessage() {}
 
 func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1677,7 @@ func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficSelector.ProtoReflect.Descriptor instead.
 func (*TrafficSelector) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TrafficSelector) GetNamespace() string {
@@ -1576,7 +1781,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1793,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1806,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -1630,13 +1835,15 @@ type Counters struct {
 	Opened        uint64                 `protobuf:"varint,8,opt,name=opened,proto3" json:"opened,omitempty"`
 	Late          uint64                 `protobuf:"varint,9,opt,name=late,proto3" json:"late,omitempty"`
 	Refused       uint64                 `protobuf:"varint,10,opt,name=refused,proto3" json:"refused,omitempty"`
+	Errors        uint64                 `protobuf:"varint,11,opt,name=errors,proto3" json:"errors,omitempty"`   // requests that were answered with an error
+	Aborted       uint64                 `protobuf:"varint,12,opt,name=aborted,proto3" json:"aborted,omitempty"` // requests whose connection or stream was reset
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1855,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1868,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Counters) GetSeen() uint64 {
@@ -1734,6 +1941,20 @@ func (x *Counters) GetRefused() uint64 {
 	return 0
 }
 
+func (x *Counters) GetErrors() uint64 {
+	if x != nil {
+		return x.Errors
+	}
+	return 0
+}
+
+func (x *Counters) GetAborted() uint64 {
+	if x != nil {
+		return x.Aborted
+	}
+	return 0
+}
+
 type Fault struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1761,7 +1982,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1994,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +2007,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Fault) GetId() string {
@@ -1920,7 +2141,7 @@ type Offload struct {
 
 func (x *Offload) Reset() {
 	*x = Offload{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2153,7 @@ func (x *Offload) String() string {
 func (*Offload) ProtoMessage() {}
 
 func (x *Offload) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2166,7 @@ func (x *Offload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offload.ProtoReflect.Descriptor instead.
 func (*Offload) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Offload) GetNamespace() string {
@@ -1996,7 +2217,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2229,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2242,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApplyRequest) GetRequestId() string {
@@ -2075,7 +2296,7 @@ type ApplyAllRequest struct {
 
 func (x *ApplyAllRequest) Reset() {
 	*x = ApplyAllRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2308,7 @@ func (x *ApplyAllRequest) String() string {
 func (*ApplyAllRequest) ProtoMessage() {}
 
 func (x *ApplyAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2321,7 @@ func (x *ApplyAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAllRequest.ProtoReflect.Descriptor instead.
 func (*ApplyAllRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ApplyAllRequest) GetFaults() []*ApplyRequest {
@@ -2120,7 +2341,7 @@ type ApplyAllResponse struct {
 
 func (x *ApplyAllResponse) Reset() {
 	*x = ApplyAllResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2353,7 @@ func (x *ApplyAllResponse) String() string {
 func (*ApplyAllResponse) ProtoMessage() {}
 
 func (x *ApplyAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2366,7 @@ func (x *ApplyAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAllResponse.ProtoReflect.Descriptor instead.
 func (*ApplyAllResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ApplyAllResponse) GetFaults() []*Fault {
@@ -2171,7 +2392,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2404,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2417,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HoldRequest) GetWhat() isHoldRequest_What {
@@ -2282,7 +2503,7 @@ type HoldResume struct {
 
 func (x *HoldResume) Reset() {
 	*x = HoldResume{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2515,7 @@ func (x *HoldResume) String() string {
 func (*HoldResume) ProtoMessage() {}
 
 func (x *HoldResume) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2528,7 @@ func (x *HoldResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResume.ProtoReflect.Descriptor instead.
 func (*HoldResume) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HoldResume) GetId() string {
@@ -2333,7 +2554,7 @@ type HoldRenew struct {
 
 func (x *HoldRenew) Reset() {
 	*x = HoldRenew{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2566,7 @@ func (x *HoldRenew) String() string {
 func (*HoldRenew) ProtoMessage() {}
 
 func (x *HoldRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2579,7 @@ func (x *HoldRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRenew.ProtoReflect.Descriptor instead.
 func (*HoldRenew) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
 }
 
 // HoldRelease ends the fault; its last state and counters are answered.
@@ -2370,7 +2591,7 @@ type HoldRelease struct {
 
 func (x *HoldRelease) Reset() {
 	*x = HoldRelease{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2603,7 @@ func (x *HoldRelease) String() string {
 func (*HoldRelease) ProtoMessage() {}
 
 func (x *HoldRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2616,7 @@ func (x *HoldRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRelease.ProtoReflect.Descriptor instead.
 func (*HoldRelease) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
 }
 
 // HoldResponse follows apply, resume, each renew and release, and each change of the
@@ -2415,7 +2636,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2648,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2661,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HoldResponse) GetFault() *Fault {
@@ -2482,7 +2703,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2715,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2728,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeRequest) GetId() string {
@@ -2540,7 +2761,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2773,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2786,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetRequest) GetId() string {
@@ -2583,7 +2804,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2816,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2829,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
 }
 
 type ListResponse struct {
@@ -2620,7 +2841,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2853,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2866,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListResponse) GetFaults() []*Fault {
@@ -2665,7 +2886,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2898,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2911,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -2724,7 +2945,7 @@ type ClearRequest struct {
 
 func (x *ClearRequest) Reset() {
 	*x = ClearRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2957,7 @@ func (x *ClearRequest) String() string {
 func (*ClearRequest) ProtoMessage() {}
 
 func (x *ClearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2970,7 @@ func (x *ClearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRequest.ProtoReflect.Descriptor instead.
 func (*ClearRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ClearRequest) GetWhat() isClearRequest_What {
@@ -2833,7 +3054,7 @@ type DeviceName struct {
 
 func (x *DeviceName) Reset() {
 	*x = DeviceName{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +3066,7 @@ func (x *DeviceName) String() string {
 func (*DeviceName) ProtoMessage() {}
 
 func (x *DeviceName) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +3079,7 @@ func (x *DeviceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceName.ProtoReflect.Descriptor instead.
 func (*DeviceName) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeviceName) GetNamespace() string {
@@ -2884,7 +3105,7 @@ type ClearResponse struct {
 
 func (x *ClearResponse) Reset() {
 	*x = ClearResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2896,7 +3117,7 @@ func (x *ClearResponse) String() string {
 func (*ClearResponse) ProtoMessage() {}
 
 func (x *ClearResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2909,7 +3130,7 @@ func (x *ClearResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearResponse.ProtoReflect.Descriptor instead.
 func (*ClearResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ClearResponse) GetCleared() []*Fault {
@@ -2931,7 +3152,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3164,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3177,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchRequest) GetAfter() uint64 {
@@ -2984,7 +3205,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3217,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3230,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *VerifyRequest) GetId() string {
@@ -3045,7 +3266,7 @@ type VerifyMessage struct {
 
 func (x *VerifyMessage) Reset() {
 	*x = VerifyMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3057,7 +3278,7 @@ func (x *VerifyMessage) String() string {
 func (*VerifyMessage) ProtoMessage() {}
 
 func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3070,7 +3291,7 @@ func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyMessage.ProtoReflect.Descriptor instead.
 func (*VerifyMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *VerifyMessage) GetSent() int32 {
@@ -3104,7 +3325,7 @@ type PacketsRequest struct {
 
 func (x *PacketsRequest) Reset() {
 	*x = PacketsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3337,7 @@ func (x *PacketsRequest) String() string {
 func (*PacketsRequest) ProtoMessage() {}
 
 func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3350,7 @@ func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsRequest.ProtoReflect.Descriptor instead.
 func (*PacketsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PacketsRequest) GetId() string {
@@ -3163,7 +3384,7 @@ type PacketsMessage struct {
 
 func (x *PacketsMessage) Reset() {
 	*x = PacketsMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +3396,7 @@ func (x *PacketsMessage) String() string {
 func (*PacketsMessage) ProtoMessage() {}
 
 func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +3409,7 @@ func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsMessage.ProtoReflect.Descriptor instead.
 func (*PacketsMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PacketsMessage) GetPackets() []*ChosenPacket {
@@ -3246,7 +3467,7 @@ type ChosenPacket struct {
 
 func (x *ChosenPacket) Reset() {
 	*x = ChosenPacket{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3479,7 @@ func (x *ChosenPacket) String() string {
 func (*ChosenPacket) ProtoMessage() {}
 
 func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3492,7 @@ func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChosenPacket.ProtoReflect.Descriptor instead.
 func (*ChosenPacket) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChosenPacket) GetMonotonicNs() int64 {
@@ -3368,7 +3589,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3601,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3614,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3449,18 +3670,19 @@ type Target struct {
 	ServerNamespace string                 `protobuf:"bytes,7,opt,name=server_namespace,json=serverNamespace,proto3" json:"server_namespace,omitempty"`
 	To              *Place                 `protobuf:"bytes,8,opt,name=to,proto3" json:"to,omitempty"`
 	From            *Place                 `protobuf:"bytes,9,opt,name=from,proto3" json:"from,omitempty"`
-	Definition      *TargetDefinition      `protobuf:"bytes,10,opt,name=definition,proto3" json:"definition,omitempty"` // not of a lab's
-	Origin          string                 `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"`         // config | added | lab | inline
-	Missing         string                 `protobuf:"bytes,12,opt,name=missing,proto3" json:"missing,omitempty"`       // why it is nowhere now, in a list; to and from are empty then
-	Moves           bool                   `protobuf:"varint,13,opt,name=moves,proto3" json:"moves,omitempty"`          // looked for again while a fault lasts
-	Engines         []*EnginePlacement     `protobuf:"bytes,14,rep,name=engines,proto3" json:"engines,omitempty"`       // in the answer of Resolve
+	Definition      *TargetDefinition      `protobuf:"bytes,10,opt,name=definition,proto3" json:"definition,omitempty"`                // not of a lab's
+	Origin          string                 `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"`                        // config | added | lab | inline
+	Missing         string                 `protobuf:"bytes,12,opt,name=missing,proto3" json:"missing,omitempty"`                      // why it is nowhere now, in a list; to and from are empty then
+	Moves           bool                   `protobuf:"varint,13,opt,name=moves,proto3" json:"moves,omitempty"`                         // looked for again while a fault lasts
+	Engines         []*EnginePlacement     `protobuf:"bytes,14,rep,name=engines,proto3" json:"engines,omitempty"`                      // in the answer of Resolve
+	HttpProxy       string                 `protobuf:"bytes,15,opt,name=http_proxy,json=httpProxy,proto3" json:"http_proxy,omitempty"` // where requests to it may be impaired
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3694,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3707,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Target) GetName() string {
@@ -3586,6 +3808,13 @@ func (x *Target) GetEngines() []*EnginePlacement {
 	return nil
 }
 
+func (x *Target) GetHttpProxy() string {
+	if x != nil {
+		return x.HttpProxy
+	}
+	return ""
+}
+
 // EnginePlacement is what an engine would do at a target's places.
 type EnginePlacement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3599,7 +3828,7 @@ type EnginePlacement struct {
 
 func (x *EnginePlacement) Reset() {
 	*x = EnginePlacement{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3840,7 @@ func (x *EnginePlacement) String() string {
 func (*EnginePlacement) ProtoMessage() {}
 
 func (x *EnginePlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3853,7 @@ func (x *EnginePlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnginePlacement.ProtoReflect.Descriptor instead.
 func (*EnginePlacement) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *EnginePlacement) GetEngine() Engine {
@@ -3677,7 +3906,7 @@ type TargetDefinition struct {
 
 func (x *TargetDefinition) Reset() {
 	*x = TargetDefinition{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +3918,7 @@ func (x *TargetDefinition) String() string {
 func (*TargetDefinition) ProtoMessage() {}
 
 func (x *TargetDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +3931,7 @@ func (x *TargetDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetDefinition.ProtoReflect.Descriptor instead.
 func (*TargetDefinition) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TargetDefinition) GetName() string {
@@ -3805,7 +4034,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +4046,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4059,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Place) GetNamespace() string {
@@ -3906,7 +4135,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4147,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4160,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Flow) GetProtocol() uint32 {
@@ -4009,7 +4238,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4250,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4263,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Cgroup) GetPath() string {
@@ -4066,7 +4295,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4307,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4320,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 type ListTargetsResponse struct {
@@ -4103,7 +4332,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4344,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4357,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -4148,7 +4377,7 @@ type AddTargetRequest struct {
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4389,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4402,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -4200,7 +4429,7 @@ type RemoveTargetRequest struct {
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4212,7 +4441,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4225,7 +4454,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -4251,7 +4480,7 @@ type RemoveTargetResponse struct {
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4263,7 +4492,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4276,7 +4505,7 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RemoveTargetResponse) GetCleared() []*Fault {
@@ -4295,7 +4524,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4536,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4549,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -4343,7 +4572,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4584,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4597,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Lab) GetName() string {
@@ -4418,7 +4647,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4430,7 +4659,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4443,7 +4672,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LabNode) GetName() string {
@@ -4489,7 +4718,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +4730,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +4743,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LabService) GetKind() string {
@@ -4578,7 +4807,7 @@ type LabText struct {
 
 func (x *LabText) Reset() {
 	*x = LabText{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4819,7 @@ func (x *LabText) String() string {
 func (*LabText) ProtoMessage() {}
 
 func (x *LabText) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4832,7 @@ func (x *LabText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabText.ProtoReflect.Descriptor instead.
 func (*LabText) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LabText) GetYaml() string {
@@ -4638,7 +4867,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4879,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4892,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -4697,7 +4926,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +4938,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +4951,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -4748,7 +4977,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4760,7 +4989,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4773,7 +5002,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -4792,7 +5021,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4804,7 +5033,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4817,7 +5046,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -4835,7 +5064,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +5076,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +5089,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
 }
 
 type ListLabsResponse struct {
@@ -4872,7 +5101,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4884,7 +5113,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4897,7 +5126,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -4916,7 +5145,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4928,7 +5157,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4941,7 +5170,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -4962,7 +5191,7 @@ type LabDiffRequest struct {
 
 func (x *LabDiffRequest) Reset() {
 	*x = LabDiffRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4974,7 +5203,7 @@ func (x *LabDiffRequest) String() string {
 func (*LabDiffRequest) ProtoMessage() {}
 
 func (x *LabDiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4987,7 +5216,7 @@ func (x *LabDiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDiffRequest.ProtoReflect.Descriptor instead.
 func (*LabDiffRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LabDiffRequest) GetName() string {
@@ -5020,7 +5249,7 @@ type LabDiffResponse struct {
 
 func (x *LabDiffResponse) Reset() {
 	*x = LabDiffResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5032,7 +5261,7 @@ func (x *LabDiffResponse) String() string {
 func (*LabDiffResponse) ProtoMessage() {}
 
 func (x *LabDiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5045,7 +5274,7 @@ func (x *LabDiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDiffResponse.ProtoReflect.Descriptor instead.
 func (*LabDiffResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LabDiffResponse) GetDifferences() []*LabDifference {
@@ -5066,7 +5295,7 @@ type LabDifference struct {
 
 func (x *LabDifference) Reset() {
 	*x = LabDifference{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5078,7 +5307,7 @@ func (x *LabDifference) String() string {
 func (*LabDifference) ProtoMessage() {}
 
 func (x *LabDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5091,7 +5320,7 @@ func (x *LabDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDifference.ProtoReflect.Descriptor instead.
 func (*LabDifference) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LabDifference) GetPath() string {
@@ -5143,7 +5372,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5384,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5397,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -5320,7 +5549,7 @@ type StopProbeRequest struct {
 
 func (x *StopProbeRequest) Reset() {
 	*x = StopProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5332,7 +5561,7 @@ func (x *StopProbeRequest) String() string {
 func (*StopProbeRequest) ProtoMessage() {}
 
 func (x *StopProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5345,7 +5574,7 @@ func (x *StopProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProbeRequest.ProtoReflect.Descriptor instead.
 func (*StopProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StopProbeRequest) GetId() string {
@@ -5364,7 +5593,7 @@ type StopProbeResponse struct {
 
 func (x *StopProbeResponse) Reset() {
 	*x = StopProbeResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5376,7 +5605,7 @@ func (x *StopProbeResponse) String() string {
 func (*StopProbeResponse) ProtoMessage() {}
 
 func (x *StopProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5389,7 +5618,7 @@ func (x *StopProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProbeResponse.ProtoReflect.Descriptor instead.
 func (*StopProbeResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StopProbeResponse) GetRunning() bool {
@@ -5411,7 +5640,7 @@ type OpenLoop struct {
 
 func (x *OpenLoop) Reset() {
 	*x = OpenLoop{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +5652,7 @@ func (x *OpenLoop) String() string {
 func (*OpenLoop) ProtoMessage() {}
 
 func (x *OpenLoop) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +5665,7 @@ func (x *OpenLoop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenLoop.ProtoReflect.Descriptor instead.
 func (*OpenLoop) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *OpenLoop) GetStages() []*LoadStage {
@@ -5471,7 +5700,7 @@ type LoadStage struct {
 
 func (x *LoadStage) Reset() {
 	*x = LoadStage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5483,7 +5712,7 @@ func (x *LoadStage) String() string {
 func (*LoadStage) ProtoMessage() {}
 
 func (x *LoadStage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5496,7 +5725,7 @@ func (x *LoadStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadStage.ProtoReflect.Descriptor instead.
 func (*LoadStage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LoadStage) GetForNs() int64 {
@@ -5531,7 +5760,7 @@ type ProbePostgres struct {
 
 func (x *ProbePostgres) Reset() {
 	*x = ProbePostgres{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5543,7 +5772,7 @@ func (x *ProbePostgres) String() string {
 func (*ProbePostgres) ProtoMessage() {}
 
 func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5556,7 +5785,7 @@ func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbePostgres.ProtoReflect.Descriptor instead.
 func (*ProbePostgres) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ProbePostgres) GetMode() string {
@@ -5591,7 +5820,7 @@ type ProbeTCP struct {
 
 func (x *ProbeTCP) Reset() {
 	*x = ProbeTCP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5603,7 +5832,7 @@ func (x *ProbeTCP) String() string {
 func (*ProbeTCP) ProtoMessage() {}
 
 func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5616,7 +5845,7 @@ func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTCP.ProtoReflect.Descriptor instead.
 func (*ProbeTCP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ProbeTCP) GetMode() string {
@@ -5649,7 +5878,7 @@ type ProbeUDP struct {
 
 func (x *ProbeUDP) Reset() {
 	*x = ProbeUDP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5661,7 +5890,7 @@ func (x *ProbeUDP) String() string {
 func (*ProbeUDP) ProtoMessage() {}
 
 func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5674,7 +5903,7 @@ func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeUDP.ProtoReflect.Descriptor instead.
 func (*ProbeUDP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ProbeUDP) GetBytes() int32 {
@@ -5699,7 +5928,7 @@ type ProbeHTTP struct {
 
 func (x *ProbeHTTP) Reset() {
 	*x = ProbeHTTP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5711,7 +5940,7 @@ func (x *ProbeHTTP) String() string {
 func (*ProbeHTTP) ProtoMessage() {}
 
 func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5724,7 +5953,7 @@ func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeHTTP.ProtoReflect.Descriptor instead.
 func (*ProbeHTTP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ProbeHTTP) GetVersion() string {
@@ -5788,7 +6017,7 @@ type ProbeGRPC struct {
 
 func (x *ProbeGRPC) Reset() {
 	*x = ProbeGRPC{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +6029,7 @@ func (x *ProbeGRPC) String() string {
 func (*ProbeGRPC) ProtoMessage() {}
 
 func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +6042,7 @@ func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeGRPC.ProtoReflect.Descriptor instead.
 func (*ProbeGRPC) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ProbeGRPC) GetMode() string {
@@ -5855,7 +6084,7 @@ type PolicyText struct {
 
 func (x *PolicyText) Reset() {
 	*x = PolicyText{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5867,7 +6096,7 @@ func (x *PolicyText) String() string {
 func (*PolicyText) ProtoMessage() {}
 
 func (x *PolicyText) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5880,7 +6109,7 @@ func (x *PolicyText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyText.ProtoReflect.Descriptor instead.
 func (*PolicyText) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PolicyText) GetFile() string {
@@ -5917,7 +6146,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5929,7 +6158,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5942,7 +6171,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -6016,7 +6245,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6028,7 +6257,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6041,7 +6270,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
 }
 
 type ProfilesResponse struct {
@@ -6053,7 +6282,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6065,7 +6294,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6078,7 +6307,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -6102,7 +6331,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6114,7 +6343,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6127,7 +6356,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Profile) GetName() string {
@@ -6177,7 +6406,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6189,7 +6418,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6202,7 +6431,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -6241,7 +6470,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6253,7 +6482,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6266,7 +6495,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
 }
 
 type FeaturesResponse struct {
@@ -6281,7 +6510,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6293,7 +6522,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6306,7 +6535,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -6350,7 +6579,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6362,7 +6591,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6375,7 +6604,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Feature) GetName() string {
@@ -6414,7 +6643,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6426,7 +6655,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6439,7 +6668,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{85}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{87}
 }
 
 type VersionResponse struct {
@@ -6456,7 +6685,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6468,7 +6697,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6481,7 +6710,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{86}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -6626,7 +6855,26 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x12average_size_bytes\x18\t \x01(\x04R\x10averageSizeBytes\x120\n" +
 	"\x14size_variation_bytes\x18\n" +
 	" \x01(\x04R\x12sizeVariationBytes\x12\x19\n" +
-	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\xc7\x04\n" +
+	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\x9b\x03\n" +
+	"\fRequestFault\x12#\n" +
+	"\rerror_percent\x18\x01 \x01(\x01R\ferrorPercent\x12#\n" +
+	"\rdelay_percent\x18\x02 \x01(\x01R\fdelayPercent\x12#\n" +
+	"\rabort_percent\x18\x03 \x01(\x01R\fabortPercent\x12\x16\n" +
+	"\x06status\x18\x04 \x01(\x05R\x06status\x12\x12\n" +
+	"\x04code\x18\x05 \x01(\tR\x04code\x12$\n" +
+	"\x0eretry_after_ns\x18\x06 \x01(\x03R\fretryAfterNs\x12\x1f\n" +
+	"\vpushback_ns\x18\a \x01(\x03R\n" +
+	"pushbackNs\x12\x19\n" +
+	"\bdelay_ns\x18\b \x01(\x03R\adelayNs\x12\x1b\n" +
+	"\tjitter_ns\x18\t \x01(\x03R\bjitterNs\x12\x16\n" +
+	"\x06method\x18\n" +
+	" \x01(\tR\x06method\x12\x12\n" +
+	"\x04path\x18\v \x01(\tR\x04path\x121\n" +
+	"\aheaders\x18\f \x03(\v2\x17.netem.v1.RequestHeaderR\aheaders\x12\x12\n" +
+	"\x04seed\x18\r \x01(\x04R\x04seed\"9\n" +
+	"\rRequestHeader\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xf9\x04\n" +
 	"\tFaultSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x121\n" +
 	"\tdirection\x18\x02 \x01(\x0e2\x13.netem.v1.DirectionR\tdirection\x12(\n" +
@@ -6645,7 +6893,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\vpacket_from\x18\x14 \x01(\v2\x0f.netem.v1.NetemR\n" +
 	"packetFrom\x12.\n" +
 	"\bschedule\x18\x15 \x01(\v2\x12.netem.v1.ScheduleR\bschedule\x12\x18\n" +
-	"\aprofile\x18\x16 \x01(\tR\aprofile\"\x9f\x01\n" +
+	"\aprofile\x18\x16 \x01(\tR\aprofile\x120\n" +
+	"\arequest\x18\x18 \x01(\v2\x16.netem.v1.RequestFaultR\arequest\"\x9f\x01\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05steps\x18\x02 \x03(\v2\x16.netem.v1.ScheduleStepR\x05steps\x12\x16\n" +
@@ -6707,7 +6956,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x06cgroup\x18\r \x01(\tR\x06cgroup\"5\n" +
 	"\tPortRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\rR\x04last\"\x8a\x02\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\xbc\x02\n" +
 	"\bCounters\x12\x12\n" +
 	"\x04seen\x18\x01 \x01(\x04R\x04seen\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x1a\n" +
@@ -6721,7 +6970,9 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x06opened\x18\b \x01(\x04R\x06opened\x12\x12\n" +
 	"\x04late\x18\t \x01(\x04R\x04late\x12\x18\n" +
 	"\arefused\x18\n" +
-	" \x01(\x04R\arefused\"\x9c\x05\n" +
+	" \x01(\x04R\arefused\x12\x16\n" +
+	"\x06errors\x18\v \x01(\x04R\x06errors\x12\x18\n" +
+	"\aaborted\x18\f \x01(\x04R\aaborted\"\x9c\x05\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +
@@ -6842,7 +7093,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x05fault\x18\x03 \x01(\v2\x0f.netem.v1.FaultR\x05fault\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x12\x12\n" +
 	"\x04life\x18\x05 \x01(\tR\x04life\x12!\n" +
-	"\fmonotonic_ns\x18\x06 \x01(\x03R\vmonotonicNs\"\xc7\x03\n" +
+	"\fmonotonic_ns\x18\x06 \x01(\x03R\vmonotonicNs\"\xe6\x03\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\tR\x03lab\x12\x12\n" +
@@ -6860,7 +7111,9 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x06origin\x18\v \x01(\tR\x06origin\x12\x18\n" +
 	"\amissing\x18\f \x01(\tR\amissing\x12\x14\n" +
 	"\x05moves\x18\r \x01(\bR\x05moves\x123\n" +
-	"\aengines\x18\x0e \x03(\v2\x19.netem.v1.EnginePlacementR\aengines\"\x81\x01\n" +
+	"\aengines\x18\x0e \x03(\v2\x19.netem.v1.EnginePlacementR\aengines\x12\x1d\n" +
+	"\n" +
+	"http_proxy\x18\x0f \x01(\tR\thttpProxy\"\x81\x01\n" +
 	"\x0fEnginePlacement\x12(\n" +
 	"\x06engine\x18\x01 \x01(\x0e2\x10.netem.v1.EngineR\x06engine\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
@@ -7088,13 +7341,14 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fDIRECTION_TO\x10\x01\x12\x12\n" +
 	"\x0eDIRECTION_FROM\x10\x02\x12\x12\n" +
-	"\x0eDIRECTION_BOTH\x10\x03*g\n" +
+	"\x0eDIRECTION_BOTH\x10\x03*\x7f\n" +
 	"\x06Engine\x12\x16\n" +
 	"\x12ENGINE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vENGINE_AUTO\x10\x01\x12\x10\n" +
 	"\fENGINE_NETEM\x10\x02\x12\x0f\n" +
 	"\vENGINE_EBPF\x10\x03\x12\x11\n" +
-	"\rENGINE_STREAM\x10\x04*\xa2\x01\n" +
+	"\rENGINE_STREAM\x10\x04\x12\x16\n" +
+	"\x12ENGINE_APPLICATION\x10\x06*\xa2\x01\n" +
 	"\n" +
 	"FaultState\x12\x1b\n" +
 	"\x17FAULT_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -7147,7 +7401,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -7157,233 +7411,237 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*GilbertElliott)(nil),        // 5: netem.v1.GilbertElliott
 	(*Slot)(nil),                  // 6: netem.v1.Slot
 	(*Toxic)(nil),                 // 7: netem.v1.Toxic
-	(*FaultSpec)(nil),             // 8: netem.v1.FaultSpec
-	(*Schedule)(nil),              // 9: netem.v1.Schedule
-	(*ScheduleStep)(nil),          // 10: netem.v1.ScheduleStep
-	(*ScheduleRamp)(nil),          // 11: netem.v1.ScheduleRamp
-	(*ScheduleFlap)(nil),          // 12: netem.v1.ScheduleFlap
-	(*FaultStep)(nil),             // 13: netem.v1.FaultStep
-	(*ContentRule)(nil),           // 14: netem.v1.ContentRule
-	(*TrafficSelector)(nil),       // 15: netem.v1.TrafficSelector
-	(*PortRange)(nil),             // 16: netem.v1.PortRange
-	(*Counters)(nil),              // 17: netem.v1.Counters
-	(*Fault)(nil),                 // 18: netem.v1.Fault
-	(*Offload)(nil),               // 19: netem.v1.Offload
-	(*ApplyRequest)(nil),          // 20: netem.v1.ApplyRequest
-	(*ApplyAllRequest)(nil),       // 21: netem.v1.ApplyAllRequest
-	(*ApplyAllResponse)(nil),      // 22: netem.v1.ApplyAllResponse
-	(*HoldRequest)(nil),           // 23: netem.v1.HoldRequest
-	(*HoldResume)(nil),            // 24: netem.v1.HoldResume
-	(*HoldRenew)(nil),             // 25: netem.v1.HoldRenew
-	(*HoldRelease)(nil),           // 26: netem.v1.HoldRelease
-	(*HoldResponse)(nil),          // 27: netem.v1.HoldResponse
-	(*ChangeRequest)(nil),         // 28: netem.v1.ChangeRequest
-	(*GetRequest)(nil),            // 29: netem.v1.GetRequest
-	(*ListRequest)(nil),           // 30: netem.v1.ListRequest
-	(*ListResponse)(nil),          // 31: netem.v1.ListResponse
-	(*RenewRequest)(nil),          // 32: netem.v1.RenewRequest
-	(*ClearRequest)(nil),          // 33: netem.v1.ClearRequest
-	(*DeviceName)(nil),            // 34: netem.v1.DeviceName
-	(*ClearResponse)(nil),         // 35: netem.v1.ClearResponse
-	(*WatchRequest)(nil),          // 36: netem.v1.WatchRequest
-	(*VerifyRequest)(nil),         // 37: netem.v1.VerifyRequest
-	(*VerifyMessage)(nil),         // 38: netem.v1.VerifyMessage
-	(*PacketsRequest)(nil),        // 39: netem.v1.PacketsRequest
-	(*PacketsMessage)(nil),        // 40: netem.v1.PacketsMessage
-	(*ChosenPacket)(nil),          // 41: netem.v1.ChosenPacket
-	(*Event)(nil),                 // 42: netem.v1.Event
-	(*Target)(nil),                // 43: netem.v1.Target
-	(*EnginePlacement)(nil),       // 44: netem.v1.EnginePlacement
-	(*TargetDefinition)(nil),      // 45: netem.v1.TargetDefinition
-	(*Place)(nil),                 // 46: netem.v1.Place
-	(*Flow)(nil),                  // 47: netem.v1.Flow
-	(*Cgroup)(nil),                // 48: netem.v1.Cgroup
-	(*ListTargetsRequest)(nil),    // 49: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 50: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 51: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 52: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 53: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 54: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 55: netem.v1.Lab
-	(*LabNode)(nil),               // 56: netem.v1.LabNode
-	(*LabService)(nil),            // 57: netem.v1.LabService
-	(*LabText)(nil),               // 58: netem.v1.LabText
-	(*LabUpRequest)(nil),          // 59: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 60: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 61: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 62: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 63: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 64: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 65: netem.v1.GetLabRequest
-	(*LabDiffRequest)(nil),        // 66: netem.v1.LabDiffRequest
-	(*LabDiffResponse)(nil),       // 67: netem.v1.LabDiffResponse
-	(*LabDifference)(nil),         // 68: netem.v1.LabDifference
-	(*ProbeRequest)(nil),          // 69: netem.v1.ProbeRequest
-	(*StopProbeRequest)(nil),      // 70: netem.v1.StopProbeRequest
-	(*StopProbeResponse)(nil),     // 71: netem.v1.StopProbeResponse
-	(*OpenLoop)(nil),              // 72: netem.v1.OpenLoop
-	(*LoadStage)(nil),             // 73: netem.v1.LoadStage
-	(*ProbePostgres)(nil),         // 74: netem.v1.ProbePostgres
-	(*ProbeTCP)(nil),              // 75: netem.v1.ProbeTCP
-	(*ProbeUDP)(nil),              // 76: netem.v1.ProbeUDP
-	(*ProbeHTTP)(nil),             // 77: netem.v1.ProbeHTTP
-	(*ProbeGRPC)(nil),             // 78: netem.v1.ProbeGRPC
-	(*PolicyText)(nil),            // 79: netem.v1.PolicyText
-	(*ProbeMessage)(nil),          // 80: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 81: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 82: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 83: netem.v1.Profile
-	(*ProfileSource)(nil),         // 84: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 85: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 86: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 87: netem.v1.Feature
-	(*VersionRequest)(nil),        // 88: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 89: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 90: google.protobuf.Timestamp
+	(*RequestFault)(nil),          // 8: netem.v1.RequestFault
+	(*RequestHeader)(nil),         // 9: netem.v1.RequestHeader
+	(*FaultSpec)(nil),             // 10: netem.v1.FaultSpec
+	(*Schedule)(nil),              // 11: netem.v1.Schedule
+	(*ScheduleStep)(nil),          // 12: netem.v1.ScheduleStep
+	(*ScheduleRamp)(nil),          // 13: netem.v1.ScheduleRamp
+	(*ScheduleFlap)(nil),          // 14: netem.v1.ScheduleFlap
+	(*FaultStep)(nil),             // 15: netem.v1.FaultStep
+	(*ContentRule)(nil),           // 16: netem.v1.ContentRule
+	(*TrafficSelector)(nil),       // 17: netem.v1.TrafficSelector
+	(*PortRange)(nil),             // 18: netem.v1.PortRange
+	(*Counters)(nil),              // 19: netem.v1.Counters
+	(*Fault)(nil),                 // 20: netem.v1.Fault
+	(*Offload)(nil),               // 21: netem.v1.Offload
+	(*ApplyRequest)(nil),          // 22: netem.v1.ApplyRequest
+	(*ApplyAllRequest)(nil),       // 23: netem.v1.ApplyAllRequest
+	(*ApplyAllResponse)(nil),      // 24: netem.v1.ApplyAllResponse
+	(*HoldRequest)(nil),           // 25: netem.v1.HoldRequest
+	(*HoldResume)(nil),            // 26: netem.v1.HoldResume
+	(*HoldRenew)(nil),             // 27: netem.v1.HoldRenew
+	(*HoldRelease)(nil),           // 28: netem.v1.HoldRelease
+	(*HoldResponse)(nil),          // 29: netem.v1.HoldResponse
+	(*ChangeRequest)(nil),         // 30: netem.v1.ChangeRequest
+	(*GetRequest)(nil),            // 31: netem.v1.GetRequest
+	(*ListRequest)(nil),           // 32: netem.v1.ListRequest
+	(*ListResponse)(nil),          // 33: netem.v1.ListResponse
+	(*RenewRequest)(nil),          // 34: netem.v1.RenewRequest
+	(*ClearRequest)(nil),          // 35: netem.v1.ClearRequest
+	(*DeviceName)(nil),            // 36: netem.v1.DeviceName
+	(*ClearResponse)(nil),         // 37: netem.v1.ClearResponse
+	(*WatchRequest)(nil),          // 38: netem.v1.WatchRequest
+	(*VerifyRequest)(nil),         // 39: netem.v1.VerifyRequest
+	(*VerifyMessage)(nil),         // 40: netem.v1.VerifyMessage
+	(*PacketsRequest)(nil),        // 41: netem.v1.PacketsRequest
+	(*PacketsMessage)(nil),        // 42: netem.v1.PacketsMessage
+	(*ChosenPacket)(nil),          // 43: netem.v1.ChosenPacket
+	(*Event)(nil),                 // 44: netem.v1.Event
+	(*Target)(nil),                // 45: netem.v1.Target
+	(*EnginePlacement)(nil),       // 46: netem.v1.EnginePlacement
+	(*TargetDefinition)(nil),      // 47: netem.v1.TargetDefinition
+	(*Place)(nil),                 // 48: netem.v1.Place
+	(*Flow)(nil),                  // 49: netem.v1.Flow
+	(*Cgroup)(nil),                // 50: netem.v1.Cgroup
+	(*ListTargetsRequest)(nil),    // 51: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 52: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 53: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 54: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 55: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 56: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 57: netem.v1.Lab
+	(*LabNode)(nil),               // 58: netem.v1.LabNode
+	(*LabService)(nil),            // 59: netem.v1.LabService
+	(*LabText)(nil),               // 60: netem.v1.LabText
+	(*LabUpRequest)(nil),          // 61: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 62: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 63: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 64: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 65: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 66: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 67: netem.v1.GetLabRequest
+	(*LabDiffRequest)(nil),        // 68: netem.v1.LabDiffRequest
+	(*LabDiffResponse)(nil),       // 69: netem.v1.LabDiffResponse
+	(*LabDifference)(nil),         // 70: netem.v1.LabDifference
+	(*ProbeRequest)(nil),          // 71: netem.v1.ProbeRequest
+	(*StopProbeRequest)(nil),      // 72: netem.v1.StopProbeRequest
+	(*StopProbeResponse)(nil),     // 73: netem.v1.StopProbeResponse
+	(*OpenLoop)(nil),              // 74: netem.v1.OpenLoop
+	(*LoadStage)(nil),             // 75: netem.v1.LoadStage
+	(*ProbePostgres)(nil),         // 76: netem.v1.ProbePostgres
+	(*ProbeTCP)(nil),              // 77: netem.v1.ProbeTCP
+	(*ProbeUDP)(nil),              // 78: netem.v1.ProbeUDP
+	(*ProbeHTTP)(nil),             // 79: netem.v1.ProbeHTTP
+	(*ProbeGRPC)(nil),             // 80: netem.v1.ProbeGRPC
+	(*PolicyText)(nil),            // 81: netem.v1.PolicyText
+	(*ProbeMessage)(nil),          // 82: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 83: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 84: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 85: netem.v1.Profile
+	(*ProfileSource)(nil),         // 86: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 87: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 88: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 89: netem.v1.Feature
+	(*VersionRequest)(nil),        // 90: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 91: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 92: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,   // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
 	5,   // 1: netem.v1.Netem.gilbert_elliott:type_name -> netem.v1.GilbertElliott
 	6,   // 2: netem.v1.Netem.slot:type_name -> netem.v1.Slot
-	0,   // 3: netem.v1.FaultSpec.direction:type_name -> netem.v1.Direction
-	1,   // 4: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
-	3,   // 5: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
-	7,   // 6: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
-	15,  // 7: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
-	14,  // 8: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
-	3,   // 9: netem.v1.FaultSpec.packet_from:type_name -> netem.v1.Netem
-	9,   // 10: netem.v1.FaultSpec.schedule:type_name -> netem.v1.Schedule
-	10,  // 11: netem.v1.Schedule.steps:type_name -> netem.v1.ScheduleStep
-	3,   // 12: netem.v1.ScheduleStep.packet:type_name -> netem.v1.Netem
-	3,   // 13: netem.v1.ScheduleStep.packet_from:type_name -> netem.v1.Netem
-	11,  // 14: netem.v1.ScheduleStep.ramp:type_name -> netem.v1.ScheduleRamp
-	12,  // 15: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
-	3,   // 16: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
-	3,   // 17: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	90,  // 18: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	90,  // 19: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
-	16,  // 20: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
-	16,  // 21: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
-	16,  // 22: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
-	8,   // 23: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
-	2,   // 24: netem.v1.Fault.state:type_name -> netem.v1.FaultState
-	1,   // 25: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	90,  // 26: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	90,  // 27: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
-	17,  // 28: netem.v1.Fault.counters:type_name -> netem.v1.Counters
-	19,  // 29: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
-	17,  // 30: netem.v1.Fault.total:type_name -> netem.v1.Counters
-	13,  // 31: netem.v1.Fault.step:type_name -> netem.v1.FaultStep
-	8,   // 32: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	20,  // 33: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
-	18,  // 34: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
-	20,  // 35: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
-	24,  // 36: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
-	25,  // 37: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
-	26,  // 38: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
-	18,  // 39: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
-	3,   // 40: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	18,  // 41: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	34,  // 42: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
-	18,  // 43: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	41,  // 44: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	90,  // 45: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	90,  // 46: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	18,  // 47: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	46,  // 48: netem.v1.Target.to:type_name -> netem.v1.Place
-	46,  // 49: netem.v1.Target.from:type_name -> netem.v1.Place
-	45,  // 50: netem.v1.Target.definition:type_name -> netem.v1.TargetDefinition
-	44,  // 51: netem.v1.Target.engines:type_name -> netem.v1.EnginePlacement
-	1,   // 52: netem.v1.EnginePlacement.engine:type_name -> netem.v1.Engine
-	16,  // 53: netem.v1.TargetDefinition.ports:type_name -> netem.v1.PortRange
-	47,  // 54: netem.v1.Place.include:type_name -> netem.v1.Flow
-	47,  // 55: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	16,  // 56: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	16,  // 57: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	48,  // 58: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
-	48,  // 59: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
-	43,  // 60: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	43,  // 61: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	45,  // 62: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
-	18,  // 63: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
-	56,  // 64: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	90,  // 65: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	57,  // 66: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	90,  // 67: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
-	58,  // 68: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
-	55,  // 69: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	55,  // 70: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	58,  // 71: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
-	68,  // 72: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
-	72,  // 73: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
-	74,  // 74: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
-	75,  // 75: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
-	76,  // 76: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
-	77,  // 77: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
-	78,  // 78: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
-	79,  // 79: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
-	73,  // 80: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
-	83,  // 81: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,   // 82: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,   // 83: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	84,  // 84: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	87,  // 85: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,   // 86: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	20,  // 87: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	21,  // 88: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	28,  // 89: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	29,  // 90: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	30,  // 91: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	32,  // 92: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	33,  // 93: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	23,  // 94: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	36,  // 95: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	37,  // 96: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	39,  // 97: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	49,  // 98: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	51,  // 99: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	52,  // 100: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	54,  // 101: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	59,  // 102: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	61,  // 103: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	63,  // 104: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	65,  // 105: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	66,  // 106: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
-	69,  // 107: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	70,  // 108: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
-	85,  // 109: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	81,  // 110: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	88,  // 111: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	18,  // 112: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	22,  // 113: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	18,  // 114: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	18,  // 115: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	31,  // 116: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	18,  // 117: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	35,  // 118: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	27,  // 119: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	42,  // 120: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	38,  // 121: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	40,  // 122: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	50,  // 123: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	43,  // 124: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	53,  // 125: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	43,  // 126: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	60,  // 127: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	62,  // 128: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	64,  // 129: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	55,  // 130: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	67,  // 131: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
-	80,  // 132: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	71,  // 133: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
-	86,  // 134: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	82,  // 135: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	89,  // 136: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	112, // [112:137] is the sub-list for method output_type
-	87,  // [87:112] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	9,   // 3: netem.v1.RequestFault.headers:type_name -> netem.v1.RequestHeader
+	0,   // 4: netem.v1.FaultSpec.direction:type_name -> netem.v1.Direction
+	1,   // 5: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
+	3,   // 6: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
+	7,   // 7: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
+	17,  // 8: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
+	16,  // 9: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
+	3,   // 10: netem.v1.FaultSpec.packet_from:type_name -> netem.v1.Netem
+	11,  // 11: netem.v1.FaultSpec.schedule:type_name -> netem.v1.Schedule
+	8,   // 12: netem.v1.FaultSpec.request:type_name -> netem.v1.RequestFault
+	12,  // 13: netem.v1.Schedule.steps:type_name -> netem.v1.ScheduleStep
+	3,   // 14: netem.v1.ScheduleStep.packet:type_name -> netem.v1.Netem
+	3,   // 15: netem.v1.ScheduleStep.packet_from:type_name -> netem.v1.Netem
+	13,  // 16: netem.v1.ScheduleStep.ramp:type_name -> netem.v1.ScheduleRamp
+	14,  // 17: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
+	3,   // 18: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
+	3,   // 19: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
+	92,  // 20: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	92,  // 21: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	18,  // 22: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
+	18,  // 23: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
+	18,  // 24: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
+	10,  // 25: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
+	2,   // 26: netem.v1.Fault.state:type_name -> netem.v1.FaultState
+	1,   // 27: netem.v1.Fault.engine:type_name -> netem.v1.Engine
+	92,  // 28: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	92,  // 29: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	19,  // 30: netem.v1.Fault.counters:type_name -> netem.v1.Counters
+	21,  // 31: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
+	19,  // 32: netem.v1.Fault.total:type_name -> netem.v1.Counters
+	15,  // 33: netem.v1.Fault.step:type_name -> netem.v1.FaultStep
+	10,  // 34: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
+	22,  // 35: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
+	20,  // 36: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
+	22,  // 37: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
+	26,  // 38: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
+	27,  // 39: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
+	28,  // 40: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
+	20,  // 41: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
+	3,   // 42: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	20,  // 43: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	36,  // 44: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	20,  // 45: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	43,  // 46: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
+	92,  // 47: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	92,  // 48: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	20,  // 49: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	48,  // 50: netem.v1.Target.to:type_name -> netem.v1.Place
+	48,  // 51: netem.v1.Target.from:type_name -> netem.v1.Place
+	47,  // 52: netem.v1.Target.definition:type_name -> netem.v1.TargetDefinition
+	46,  // 53: netem.v1.Target.engines:type_name -> netem.v1.EnginePlacement
+	1,   // 54: netem.v1.EnginePlacement.engine:type_name -> netem.v1.Engine
+	18,  // 55: netem.v1.TargetDefinition.ports:type_name -> netem.v1.PortRange
+	49,  // 56: netem.v1.Place.include:type_name -> netem.v1.Flow
+	49,  // 57: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	18,  // 58: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	18,  // 59: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	50,  // 60: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
+	50,  // 61: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
+	45,  // 62: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	45,  // 63: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	47,  // 64: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
+	20,  // 65: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
+	58,  // 66: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	92,  // 67: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	59,  // 68: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	92,  // 69: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
+	60,  // 70: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
+	57,  // 71: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	57,  // 72: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	60,  // 73: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
+	70,  // 74: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
+	74,  // 75: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
+	76,  // 76: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
+	77,  // 77: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
+	78,  // 78: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
+	79,  // 79: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
+	80,  // 80: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
+	81,  // 81: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
+	75,  // 82: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
+	85,  // 83: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,   // 84: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,   // 85: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	86,  // 86: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	89,  // 87: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,   // 88: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	22,  // 89: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	23,  // 90: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	30,  // 91: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	31,  // 92: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	32,  // 93: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	34,  // 94: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	35,  // 95: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	25,  // 96: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	38,  // 97: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	39,  // 98: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	41,  // 99: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	51,  // 100: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	53,  // 101: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	54,  // 102: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	56,  // 103: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	61,  // 104: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	63,  // 105: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	65,  // 106: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	67,  // 107: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	68,  // 108: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
+	71,  // 109: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	72,  // 110: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
+	87,  // 111: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	83,  // 112: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	90,  // 113: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	20,  // 114: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	24,  // 115: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	20,  // 116: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	20,  // 117: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	33,  // 118: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	20,  // 119: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	37,  // 120: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	29,  // 121: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	44,  // 122: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	40,  // 123: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	42,  // 124: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	52,  // 125: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	45,  // 126: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	55,  // 127: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	45,  // 128: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	62,  // 129: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	64,  // 130: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	66,  // 131: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	57,  // 132: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	69,  // 133: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
+	82,  // 134: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	73,  // 135: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
+	88,  // 136: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	84,  // 137: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	91,  // 138: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	114, // [114:139] is the sub-list for method output_type
+	89,  // [89:114] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -7392,26 +7650,26 @@ func file_api_netem_v1_netem_proto_init() {
 		return
 	}
 	file_api_netem_v1_netem_proto_msgTypes[0].OneofWrappers = []any{}
-	file_api_netem_v1_netem_proto_msgTypes[20].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[22].OneofWrappers = []any{
 		(*HoldRequest_Apply)(nil),
 		(*HoldRequest_Resume)(nil),
 		(*HoldRequest_Renew)(nil),
 		(*HoldRequest_Release)(nil),
 	}
-	file_api_netem_v1_netem_proto_msgTypes[30].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[32].OneofWrappers = []any{
 		(*ClearRequest_Id)(nil),
 		(*ClearRequest_Target)(nil),
 		(*ClearRequest_All)(nil),
 		(*ClearRequest_Device)(nil),
 	}
-	file_api_netem_v1_netem_proto_msgTypes[77].OneofWrappers = []any{}
+	file_api_netem_v1_netem_proto_msgTypes[79].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   87,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   5,
 		},
