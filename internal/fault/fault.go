@@ -32,6 +32,8 @@ const (
 	Netem  Engine = "netem"
 	EBPF   Engine = "ebpf"
 	Stream Engine = "stream"
+	// Application is the http-proxies of labs, for requests.
+	Application Engine = "application"
 )
 
 // Limits of a fault's life.
@@ -41,7 +43,8 @@ const (
 	MaxTTL     = 24 * time.Hour
 )
 
-// Spec is what is asked for. Exactly one of Packet, Schedule, Content and Toxics is given.
+// Spec is what is asked for. Exactly one of Packet, Schedule, Content, Toxics
+// and Request is given.
 type Spec struct {
 	// Target is a target's name; empty with a Selector.
 	Target string
@@ -66,6 +69,8 @@ type Spec struct {
 	Content *content.Rule
 	// Toxics are what a stream fault does to connections through the proxy.
 	Toxics []Toxic
+	// Request is what happens to requests through the target's http-proxy.
+	Request *Request `json:",omitzero"`
 	// Force names the protections that are lifted: see the Force constants.
 	Force []string
 	// Offload is OffloadOff to switch segmentation offload off on the devices of the path
@@ -206,9 +211,9 @@ const (
 	ForceDefaultRoute = "default-route"
 )
 
-// Counters are packets since the fault was applied, or last changed.
+// Counters are packets since the fault was applied, or last changed; of a Request, requests.
 type Counters struct {
-	// Seen are the selected packets that passed the place.
+	// Seen are the selected packets that passed the place, or the selected requests.
 	Seen uint64
 	// Lost were dropped by the fault; Overflow by a full queue, which is no loss
 	// fault.
@@ -220,6 +225,8 @@ type Counters struct {
 	Delayed, Duplicated, Reordered, Corrupted uint64
 	// Opened passed unimpaired because the engine's heartbeat was late.
 	Opened uint64
+	// Errors are the requests that were answered with an error, Aborted those that were reset.
+	Errors, Aborted uint64 `json:",omitzero"`
 }
 
 // Add returns the sum of c and d.
@@ -229,7 +236,7 @@ func (c Counters) Add(d Counters) Counters {
 		Late: c.Late + d.Late, Refused: c.Refused + d.Refused,
 		Delayed: c.Delayed + d.Delayed, Duplicated: c.Duplicated + d.Duplicated,
 		Reordered: c.Reordered + d.Reordered, Corrupted: c.Corrupted + d.Corrupted,
-		Opened: c.Opened + d.Opened,
+		Opened: c.Opened + d.Opened, Errors: c.Errors + d.Errors, Aborted: c.Aborted + d.Aborted,
 	}
 }
 
@@ -244,7 +251,7 @@ func (c Counters) Since(base Counters) Counters {
 		Late: c.Late - base.Late, Refused: c.Refused - base.Refused,
 		Delayed: c.Delayed - base.Delayed, Duplicated: c.Duplicated - base.Duplicated,
 		Reordered: c.Reordered - base.Reordered, Corrupted: c.Corrupted - base.Corrupted,
-		Opened: c.Opened - base.Opened,
+		Opened: c.Opened - base.Opened, Errors: c.Errors - base.Errors, Aborted: c.Aborted - base.Aborted,
 	}
 }
 

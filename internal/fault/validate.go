@@ -24,6 +24,8 @@ func (s Spec) Validate() error {
 		refuse("direction", string(s.Direction), "to, from or both")
 	}
 	switch {
+	case s.Request != nil:
+		errs = append(errs, s.validateRequest()...)
 	case !s.OnPackets() && len(s.Toxics) == 0:
 		refuse("fault", "", "a packet impairment, a content rule or at least one toxic")
 	case s.OnPackets() && len(s.Toxics) > 0, (s.Packet != nil || s.Schedule != nil) && s.Content != nil:
@@ -35,7 +37,7 @@ func (s Spec) Validate() error {
 	default:
 		errs = append(errs, s.validateToxics()...)
 	}
-	if s.PacketFrom != nil && (s.Content != nil || len(s.Toxics) > 0) {
+	if s.PacketFrom != nil && (s.Content != nil || len(s.Toxics) > 0 || s.Request != nil) {
 		refuse("from", "", "none: only a packet impairment has one for each direction")
 	}
 	if len(s.Profile) > 64 {
@@ -73,6 +75,8 @@ func (s Spec) validateWhere() []error {
 		}
 	case s.Target != "":
 		refuse("target", s.Target, "a target or a device, not both")
+	case s.Request != nil:
+		refuse("target", "", "a target's name: requests pass its http-proxy, and a device has none")
 	case len(s.Toxics) > 0:
 		refuse("target", "", "a target's name: toxics act on connections through its proxy, and a device has none")
 	default:
@@ -97,6 +101,8 @@ func (s Spec) validateForce() []error {
 	switch {
 	case s.Offload != "" && s.Offload != OffloadOff:
 		errs = append(errs, &qdisc.FieldError{Field: "offload", Value: s.Offload, Want: OffloadOff + " or nothing"})
+	case s.Offload != "" && s.Request != nil:
+		errs = append(errs, &qdisc.FieldError{Field: "offload", Value: s.Offload, Want: "nothing for requests: they are no packets"})
 	case s.Offload != "" && len(s.Toxics) > 0:
 		errs = append(errs, &qdisc.FieldError{Field: "offload", Value: s.Offload, Want: "nothing for toxics: they act on bytes, not on packets"})
 	}

@@ -49,6 +49,9 @@ type Target struct {
 	// Proxy is where clients reach it through the stream layer's proxy; not valid
 	// when there is none.
 	Proxy netip.AddrPort
+	// HTTPProxy is where clients reach it through its http-proxy, which application faults act
+	// on; not valid when there is none.
+	HTTPProxy netip.AddrPort
 	// Toxiproxy is the proxy that it stands for, of somebody else's Toxiproxy; nil for any
 	// other. It has no places then.
 	Toxiproxy *Toxiproxy

@@ -25,6 +25,7 @@ var engines = table[netemv1.Engine, fault.Engine]{
 	{netemv1.Engine_ENGINE_NETEM, fault.Netem},
 	{netemv1.Engine_ENGINE_EBPF, fault.EBPF},
 	{netemv1.Engine_ENGINE_STREAM, fault.Stream},
+	{netemv1.Engine_ENGINE_APPLICATION, fault.Application},
 }
 
 var states = table[netemv1.FaultState, fault.State]{
@@ -79,6 +80,7 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 		m.PacketFrom = Netem(*s.PacketFrom)
 	}
 	m.Schedule, m.Profile = scheduleTo(s.Schedule), s.Profile
+	m.Request = request(s.Request)
 	for _, t := range s.Toxics {
 		m.Toxics = append(m.Toxics, toxic(t))
 	}
@@ -113,6 +115,7 @@ func SpecOf(m *netemv1.FaultSpec) (fault.Spec, error) {
 		return s, err
 	}
 	s.Profile = m.GetProfile()
+	s.Request = requestOf(m.GetRequest())
 	for _, t := range m.GetToxics() {
 		s.Toxics = append(s.Toxics, toxicOf(t))
 	}
@@ -275,6 +278,7 @@ func counters(c fault.Counters) *netemv1.Counters {
 	return &netemv1.Counters{
 		Seen: c.Seen, Lost: c.Lost, Overflow: c.Overflow, Late: c.Late, Refused: c.Refused, Delayed: c.Delayed,
 		Duplicated: c.Duplicated, Reordered: c.Reordered, Corrupted: c.Corrupted, Opened: c.Opened,
+		Errors: c.Errors, Aborted: c.Aborted,
 	}
 }
 
@@ -282,6 +286,7 @@ func countersOf(c *netemv1.Counters) fault.Counters {
 	return fault.Counters{
 		Seen: c.GetSeen(), Lost: c.GetLost(), Overflow: c.GetOverflow(), Late: c.GetLate(), Refused: c.GetRefused(), Delayed: c.GetDelayed(),
 		Duplicated: c.GetDuplicated(), Reordered: c.GetReordered(), Corrupted: c.GetCorrupted(), Opened: c.GetOpened(),
+		Errors: c.GetErrors(), Aborted: c.GetAborted(),
 	}
 }
 

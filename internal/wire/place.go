@@ -14,7 +14,7 @@ import (
 // Target translates t for a client.
 func Target(t target.Target) *netemv1.Target {
 	return &netemv1.Target{
-		Name: t.Name, Lab: t.Lab, Node: t.Node, Address: text(t.Address), Proxy: text(t.Proxy),
+		Name: t.Name, Lab: t.Lab, Node: t.Node, Address: text(t.Address), Proxy: text(t.Proxy), HttpProxy: text(t.HTTPProxy),
 		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace,
 		To: place(t.To), From: place(t.From),
 		Definition: Definition(t.Definition), Origin: string(t.Origin), Missing: t.Missing, Moves: t.Moves, Engines: enginePlacements(t.Engines),
@@ -54,6 +54,7 @@ func TargetOf(m *netemv1.Target) target.Target {
 	}
 	t.Address, _ = netip.ParseAddrPort(m.GetAddress())
 	t.Proxy, _ = netip.ParseAddrPort(m.GetProxy())
+	t.HTTPProxy, _ = netip.ParseAddrPort(m.GetHttpProxy())
 	return t
 }
 

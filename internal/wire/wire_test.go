@@ -53,6 +53,14 @@ func TestFaultSurvivesTheTrip(t *testing.T) {
 				Content:  &content.Rule{Kind: content.Match, N: 1, Expr: "tcp.len > 2", Count: 3, PerConnection: true, Hold: 4},
 			},
 		},
+		{
+			ID: "f4", State: fault.Active, Engine: fault.Application, Applied: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC(),
+			Spec: fault.Spec{Target: "web", Request: &fault.Request{
+				Error: 1, Delay: 2, Abort: 3, Status: 4, Code: "c", RetryAfter: 5, Pushback: 6, Latency: 7, Jitter: 8, Method: "m", Path: "p",
+				Headers: []fault.Header{{Name: "n", Value: "v"}}, Seed: 9,
+			}},
+			Counters: fault.Counters{Seen: 1, Errors: 2, Delayed: 3, Aborted: 4},
+		},
 	} {
 		got, err := FaultOf(Fault(want))
 		if err != nil {
@@ -101,7 +109,7 @@ func TestTargetLabAndFeaturesSurviveTheTrip(t *testing.T) {
 	}
 	tgt := target.Target{
 		Name: "pg", Lab: "pg", Node: "server", Address: netip.MustParseAddrPort("10.77.0.2:5432"), Proxy: netip.MustParseAddrPort("10.77.0.2:15432"),
-		ClientNamespace: "c", ServerNamespace: "s", To: place, From: target.Place{Device: "e"},
+		HTTPProxy: netip.MustParseAddrPort("10.77.0.2:18080"), ClientNamespace: "c", ServerNamespace: "s", To: place, From: target.Place{Device: "e"},
 	}
 	if diff := cmp.Diff(tgt, TargetOf(Target(tgt)), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("target (-want +got):\n%s", diff)
