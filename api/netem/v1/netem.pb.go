@@ -85,6 +85,7 @@ const (
 	Engine_ENGINE_NETEM       Engine = 2
 	Engine_ENGINE_EBPF        Engine = 3
 	Engine_ENGINE_STREAM      Engine = 4
+	Engine_ENGINE_PROCESS     Engine = 5
 	Engine_ENGINE_APPLICATION Engine = 6
 )
 
@@ -96,6 +97,7 @@ var (
 		2: "ENGINE_NETEM",
 		3: "ENGINE_EBPF",
 		4: "ENGINE_STREAM",
+		5: "ENGINE_PROCESS",
 		6: "ENGINE_APPLICATION",
 	}
 	Engine_value = map[string]int32{
@@ -104,6 +106,7 @@ var (
 		"ENGINE_NETEM":       2,
 		"ENGINE_EBPF":        3,
 		"ENGINE_STREAM":      4,
+		"ENGINE_PROCESS":     5,
 		"ENGINE_APPLICATION": 6,
 	}
 )
@@ -1007,6 +1010,7 @@ type FaultSpec struct {
 	// what the impairment goes by, instead of packet, which is then what is in force now
 	Schedule      *Schedule     `protobuf:"bytes,21,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	Profile       string        `protobuf:"bytes,22,opt,name=profile,proto3" json:"profile,omitempty"` // the name of what packet was made of; empty for none
+	Outage        *Outage       `protobuf:"bytes,23,opt,name=outage,proto3" json:"outage,omitempty"`   // instead of packet or toxics, and of target
 	Request       *RequestFault `protobuf:"bytes,24,opt,name=request,proto3" json:"request,omitempty"` // instead of packet, toxics or content
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1154,11 +1158,396 @@ func (x *FaultSpec) GetProfile() string {
 	return ""
 }
 
+func (x *FaultSpec) GetOutage() *Outage {
+	if x != nil {
+		return x.Outage
+	}
+	return nil
+}
+
 func (x *FaultSpec) GetRequest() *RequestFault {
 	if x != nil {
 		return x.Request
 	}
 	return nil
+}
+
+// Outage makes services of labs fail, once or by a timetable that follows from the seed.
+type Outage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`                                      // kill | stop | restart
+	Services      []string               `protobuf:"bytes,2,rep,name=services,proto3" json:"services,omitempty"`                                  // LAB/SERVICE, or SERVICE where one lab alone has it
+	DownNs        int64                  `protobuf:"varint,3,opt,name=down_ns,json=downNs,proto3" json:"down_ns,omitempty"`                       // 0: until the fault ends; of a restart: none
+	EveryNs       int64                  `protobuf:"varint,4,opt,name=every_ns,json=everyNs,proto3" json:"every_ns,omitempty"`                    // 0: one outage
+	JitterPercent float64                `protobuf:"fixed64,5,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // of every_ns, either way
+	Count         int32                  `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`                                       // with every_ns; 0: no end
+	AtMost        int32                  `protobuf:"varint,7,opt,name=at_most,json=atMost,proto3" json:"at_most,omitempty"`                       // services that are down at once; 0: 1
+	Seed          uint64                 `protobuf:"varint,8,opt,name=seed,proto3" json:"seed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outage) Reset() {
+	*x = Outage{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outage) ProtoMessage() {}
+
+func (x *Outage) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outage.ProtoReflect.Descriptor instead.
+func (*Outage) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Outage) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Outage) GetServices() []string {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+func (x *Outage) GetDownNs() int64 {
+	if x != nil {
+		return x.DownNs
+	}
+	return 0
+}
+
+func (x *Outage) GetEveryNs() int64 {
+	if x != nil {
+		return x.EveryNs
+	}
+	return 0
+}
+
+func (x *Outage) GetJitterPercent() float64 {
+	if x != nil {
+		return x.JitterPercent
+	}
+	return 0
+}
+
+func (x *Outage) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Outage) GetAtMost() int32 {
+	if x != nil {
+		return x.AtMost
+	}
+	return 0
+}
+
+func (x *Outage) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+// OutageRun is what the outages of a fault did so far.
+type OutageRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Of            int32                  `protobuf:"varint,1,opt,name=of,proto3" json:"of,omitempty"` // how many there are; 0: no end
+	Done          int32                  `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Skipped       int32                  `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Failed        int32                  `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"` // of done: the service was not back as it should be
+	Down          []string               `protobuf:"bytes,5,rep,name=down,proto3" json:"down,omitempty"`      // services that are down or not ready again
+	Next          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"`      // unset: none
+	Over          bool                   `protobuf:"varint,7,opt,name=over,proto3" json:"over,omitempty"`
+	Strikes       []*OutageStrike        `protobuf:"bytes,8,rep,name=strikes,proto3" json:"strikes,omitempty"` // the last ones, oldest first; in an event the one that it is about
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutageRun) Reset() {
+	*x = OutageRun{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutageRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutageRun) ProtoMessage() {}
+
+func (x *OutageRun) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutageRun.ProtoReflect.Descriptor instead.
+func (*OutageRun) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *OutageRun) GetOf() int32 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *OutageRun) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *OutageRun) GetSkipped() int32 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *OutageRun) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *OutageRun) GetDown() []string {
+	if x != nil {
+		return x.Down
+	}
+	return nil
+}
+
+func (x *OutageRun) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *OutageRun) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
+func (x *OutageRun) GetStrikes() []*OutageStrike {
+	if x != nil {
+		return x.Strikes
+	}
+	return nil
+}
+
+type OutageStrike struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // from 1
+	Service       string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	Due           *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=due,proto3" json:"due,omitempty"`
+	Down          *OutageInstant         `protobuf:"bytes,5,opt,name=down,proto3" json:"down,omitempty"`                    // its processes had their signal
+	Up            *OutageInstant         `protobuf:"bytes,6,opt,name=up,proto3" json:"up,omitempty"`                        // it was started, or let go on
+	Ready         *OutageInstant         `protobuf:"bytes,7,opt,name=ready,proto3" json:"ready,omitempty"`                  // it answered again, as its lab asks
+	Pid           int32                  `protobuf:"varint,8,opt,name=pid,proto3" json:"pid,omitempty"`                     // its first process before
+	NewPid        int32                  `protobuf:"varint,9,opt,name=new_pid,json=newPid,proto3" json:"new_pid,omitempty"` // and after
+	Skipped       string                 `protobuf:"bytes,10,opt,name=skipped,proto3" json:"skipped,omitempty"`             // why nothing was done
+	Error         string                 `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`                 // why it is not back
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutageStrike) Reset() {
+	*x = OutageStrike{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutageStrike) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutageStrike) ProtoMessage() {}
+
+func (x *OutageStrike) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutageStrike.ProtoReflect.Descriptor instead.
+func (*OutageStrike) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *OutageStrike) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *OutageStrike) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *OutageStrike) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *OutageStrike) GetDue() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Due
+	}
+	return nil
+}
+
+func (x *OutageStrike) GetDown() *OutageInstant {
+	if x != nil {
+		return x.Down
+	}
+	return nil
+}
+
+func (x *OutageStrike) GetUp() *OutageInstant {
+	if x != nil {
+		return x.Up
+	}
+	return nil
+}
+
+func (x *OutageStrike) GetReady() *OutageInstant {
+	if x != nil {
+		return x.Ready
+	}
+	return nil
+}
+
+func (x *OutageStrike) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *OutageStrike) GetNewPid() int32 {
+	if x != nil {
+		return x.NewPid
+	}
+	return 0
+}
+
+func (x *OutageStrike) GetSkipped() string {
+	if x != nil {
+		return x.Skipped
+	}
+	return ""
+}
+
+func (x *OutageStrike) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type OutageInstant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	MonotonicNs   int64                  `protobuf:"varint,2,opt,name=monotonic_ns,json=monotonicNs,proto3" json:"monotonic_ns,omitempty"` // CLOCK_MONOTONIC of the agent's machine
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutageInstant) Reset() {
+	*x = OutageInstant{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutageInstant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutageInstant) ProtoMessage() {}
+
+func (x *OutageInstant) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutageInstant.ProtoReflect.Descriptor instead.
+func (*OutageInstant) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OutageInstant) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *OutageInstant) GetMonotonicNs() int64 {
+	if x != nil {
+		return x.MonotonicNs
+	}
+	return 0
 }
 
 // Schedule is a timetable of impairments.
@@ -1175,7 +1564,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1576,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[8]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1589,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{8}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Schedule) GetName() string {
@@ -1251,7 +1640,7 @@ type ScheduleStep struct {
 
 func (x *ScheduleStep) Reset() {
 	*x = ScheduleStep{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1652,7 @@ func (x *ScheduleStep) String() string {
 func (*ScheduleStep) ProtoMessage() {}
 
 func (x *ScheduleStep) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[9]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1665,7 @@ func (x *ScheduleStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleStep.ProtoReflect.Descriptor instead.
 func (*ScheduleStep) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{9}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ScheduleStep) GetForNs() int64 {
@@ -1326,7 +1715,7 @@ type ScheduleRamp struct {
 
 func (x *ScheduleRamp) Reset() {
 	*x = ScheduleRamp{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1727,7 @@ func (x *ScheduleRamp) String() string {
 func (*ScheduleRamp) ProtoMessage() {}
 
 func (x *ScheduleRamp) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[10]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1740,7 @@ func (x *ScheduleRamp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleRamp.ProtoReflect.Descriptor instead.
 func (*ScheduleRamp) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{10}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ScheduleRamp) GetPacket() *Netem {
@@ -1386,7 +1775,7 @@ type ScheduleFlap struct {
 
 func (x *ScheduleFlap) Reset() {
 	*x = ScheduleFlap{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1787,7 @@ func (x *ScheduleFlap) String() string {
 func (*ScheduleFlap) ProtoMessage() {}
 
 func (x *ScheduleFlap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[11]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1800,7 @@ func (x *ScheduleFlap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFlap.ProtoReflect.Descriptor instead.
 func (*ScheduleFlap) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{11}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ScheduleFlap) GetPeriodNs() int64 {
@@ -1447,7 +1836,7 @@ type FaultStep struct {
 
 func (x *FaultStep) Reset() {
 	*x = FaultStep{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1848,7 @@ func (x *FaultStep) String() string {
 func (*FaultStep) ProtoMessage() {}
 
 func (x *FaultStep) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[12]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1861,7 @@ func (x *FaultStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultStep.ProtoReflect.Descriptor instead.
 func (*FaultStep) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{12}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FaultStep) GetNumber() uint64 {
@@ -1560,7 +1949,7 @@ type ContentRule struct {
 
 func (x *ContentRule) Reset() {
 	*x = ContentRule{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1961,7 @@ func (x *ContentRule) String() string {
 func (*ContentRule) ProtoMessage() {}
 
 func (x *ContentRule) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[13]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1974,7 @@ func (x *ContentRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentRule.ProtoReflect.Descriptor instead.
 func (*ContentRule) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{13}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ContentRule) GetKind() string {
@@ -1652,7 +2041,7 @@ type TrafficSelector struct {
 
 func (x *TrafficSelector) Reset() {
 	*x = TrafficSelector{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +2053,7 @@ func (x *TrafficSelector) String() string {
 func (*TrafficSelector) ProtoMessage() {}
 
 func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[14]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +2066,7 @@ func (x *TrafficSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficSelector.ProtoReflect.Descriptor instead.
 func (*TrafficSelector) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{14}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TrafficSelector) GetNamespace() string {
@@ -1781,7 +2170,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +2182,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[15]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +2195,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{15}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -1843,7 +2232,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2244,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[16]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2257,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{16}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Counters) GetSeen() uint64 {
@@ -1975,14 +2364,15 @@ type Fault struct {
 	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
 	// what was counted since the fault began, also before it was changed
 	Total         *Counters  `protobuf:"bytes,16,opt,name=total,proto3" json:"total,omitempty"`
-	Step          *FaultStep `protobuf:"bytes,30,opt,name=step,proto3" json:"step,omitempty"` // of one with a schedule
+	Step          *FaultStep `protobuf:"bytes,30,opt,name=step,proto3" json:"step,omitempty"`       // of one with a schedule
+	Outages       *OutageRun `protobuf:"bytes,31,opt,name=outages,proto3" json:"outages,omitempty"` // of one with an outage
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2384,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[17]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2397,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{17}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Fault) GetId() string {
@@ -2129,6 +2519,13 @@ func (x *Fault) GetStep() *FaultStep {
 	return nil
 }
 
+func (x *Fault) GetOutages() *OutageRun {
+	if x != nil {
+		return x.Outages
+	}
+	return nil
+}
+
 type Offload struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -2141,7 +2538,7 @@ type Offload struct {
 
 func (x *Offload) Reset() {
 	*x = Offload{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2550,7 @@ func (x *Offload) String() string {
 func (*Offload) ProtoMessage() {}
 
 func (x *Offload) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[18]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2563,7 @@ func (x *Offload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offload.ProtoReflect.Descriptor instead.
 func (*Offload) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{18}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Offload) GetNamespace() string {
@@ -2217,7 +2614,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2626,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[19]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2639,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{19}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ApplyRequest) GetRequestId() string {
@@ -2296,7 +2693,7 @@ type ApplyAllRequest struct {
 
 func (x *ApplyAllRequest) Reset() {
 	*x = ApplyAllRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2705,7 @@ func (x *ApplyAllRequest) String() string {
 func (*ApplyAllRequest) ProtoMessage() {}
 
 func (x *ApplyAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[20]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2718,7 @@ func (x *ApplyAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAllRequest.ProtoReflect.Descriptor instead.
 func (*ApplyAllRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{20}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ApplyAllRequest) GetFaults() []*ApplyRequest {
@@ -2341,7 +2738,7 @@ type ApplyAllResponse struct {
 
 func (x *ApplyAllResponse) Reset() {
 	*x = ApplyAllResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2750,7 @@ func (x *ApplyAllResponse) String() string {
 func (*ApplyAllResponse) ProtoMessage() {}
 
 func (x *ApplyAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[21]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2763,7 @@ func (x *ApplyAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAllResponse.ProtoReflect.Descriptor instead.
 func (*ApplyAllResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{21}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ApplyAllResponse) GetFaults() []*Fault {
@@ -2392,7 +2789,7 @@ type HoldRequest struct {
 
 func (x *HoldRequest) Reset() {
 	*x = HoldRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2801,7 @@ func (x *HoldRequest) String() string {
 func (*HoldRequest) ProtoMessage() {}
 
 func (x *HoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[22]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2814,7 @@ func (x *HoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
 func (*HoldRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{22}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HoldRequest) GetWhat() isHoldRequest_What {
@@ -2503,7 +2900,7 @@ type HoldResume struct {
 
 func (x *HoldResume) Reset() {
 	*x = HoldResume{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2912,7 @@ func (x *HoldResume) String() string {
 func (*HoldResume) ProtoMessage() {}
 
 func (x *HoldResume) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[23]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2925,7 @@ func (x *HoldResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResume.ProtoReflect.Descriptor instead.
 func (*HoldResume) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{23}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HoldResume) GetId() string {
@@ -2554,7 +2951,7 @@ type HoldRenew struct {
 
 func (x *HoldRenew) Reset() {
 	*x = HoldRenew{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2963,7 @@ func (x *HoldRenew) String() string {
 func (*HoldRenew) ProtoMessage() {}
 
 func (x *HoldRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[24]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2976,7 @@ func (x *HoldRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRenew.ProtoReflect.Descriptor instead.
 func (*HoldRenew) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{24}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
 }
 
 // HoldRelease ends the fault; its last state and counters are answered.
@@ -2591,7 +2988,7 @@ type HoldRelease struct {
 
 func (x *HoldRelease) Reset() {
 	*x = HoldRelease{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +3000,7 @@ func (x *HoldRelease) String() string {
 func (*HoldRelease) ProtoMessage() {}
 
 func (x *HoldRelease) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[25]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +3013,7 @@ func (x *HoldRelease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRelease.ProtoReflect.Descriptor instead.
 func (*HoldRelease) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{25}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
 }
 
 // HoldResponse follows apply, resume, each renew and release, and each change of the
@@ -2636,7 +3033,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +3045,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[26]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +3058,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{26}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HoldResponse) GetFault() *Fault {
@@ -2703,7 +3100,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +3112,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[27]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +3125,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{27}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ChangeRequest) GetId() string {
@@ -2761,7 +3158,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +3170,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[28]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +3183,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{28}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetRequest) GetId() string {
@@ -2804,7 +3201,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2816,7 +3213,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[29]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2829,7 +3226,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{29}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
 }
 
 type ListResponse struct {
@@ -2841,7 +3238,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3250,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[30]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3263,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{30}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListResponse) GetFaults() []*Fault {
@@ -2886,7 +3283,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3295,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[31]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3308,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{31}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -2945,7 +3342,7 @@ type ClearRequest struct {
 
 func (x *ClearRequest) Reset() {
 	*x = ClearRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3354,7 @@ func (x *ClearRequest) String() string {
 func (*ClearRequest) ProtoMessage() {}
 
 func (x *ClearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[32]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3367,7 @@ func (x *ClearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearRequest.ProtoReflect.Descriptor instead.
 func (*ClearRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{32}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ClearRequest) GetWhat() isClearRequest_What {
@@ -3054,7 +3451,7 @@ type DeviceName struct {
 
 func (x *DeviceName) Reset() {
 	*x = DeviceName{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3463,7 @@ func (x *DeviceName) String() string {
 func (*DeviceName) ProtoMessage() {}
 
 func (x *DeviceName) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[33]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3476,7 @@ func (x *DeviceName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceName.ProtoReflect.Descriptor instead.
 func (*DeviceName) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{33}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeviceName) GetNamespace() string {
@@ -3105,7 +3502,7 @@ type ClearResponse struct {
 
 func (x *ClearResponse) Reset() {
 	*x = ClearResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3514,7 @@ func (x *ClearResponse) String() string {
 func (*ClearResponse) ProtoMessage() {}
 
 func (x *ClearResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[34]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3527,7 @@ func (x *ClearResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearResponse.ProtoReflect.Descriptor instead.
 func (*ClearResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{34}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ClearResponse) GetCleared() []*Fault {
@@ -3152,7 +3549,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3561,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[35]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3574,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{35}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchRequest) GetAfter() uint64 {
@@ -3205,7 +3602,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3217,7 +3614,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[36]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3230,7 +3627,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{36}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *VerifyRequest) GetId() string {
@@ -3266,7 +3663,7 @@ type VerifyMessage struct {
 
 func (x *VerifyMessage) Reset() {
 	*x = VerifyMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3675,7 @@ func (x *VerifyMessage) String() string {
 func (*VerifyMessage) ProtoMessage() {}
 
 func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[37]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3688,7 @@ func (x *VerifyMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyMessage.ProtoReflect.Descriptor instead.
 func (*VerifyMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{37}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *VerifyMessage) GetSent() int32 {
@@ -3325,7 +3722,7 @@ type PacketsRequest struct {
 
 func (x *PacketsRequest) Reset() {
 	*x = PacketsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3337,7 +3734,7 @@ func (x *PacketsRequest) String() string {
 func (*PacketsRequest) ProtoMessage() {}
 
 func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[38]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3350,7 +3747,7 @@ func (x *PacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsRequest.ProtoReflect.Descriptor instead.
 func (*PacketsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{38}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PacketsRequest) GetId() string {
@@ -3384,7 +3781,7 @@ type PacketsMessage struct {
 
 func (x *PacketsMessage) Reset() {
 	*x = PacketsMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3793,7 @@ func (x *PacketsMessage) String() string {
 func (*PacketsMessage) ProtoMessage() {}
 
 func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[39]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3806,7 @@ func (x *PacketsMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PacketsMessage.ProtoReflect.Descriptor instead.
 func (*PacketsMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{39}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PacketsMessage) GetPackets() []*ChosenPacket {
@@ -3467,7 +3864,7 @@ type ChosenPacket struct {
 
 func (x *ChosenPacket) Reset() {
 	*x = ChosenPacket{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3876,7 @@ func (x *ChosenPacket) String() string {
 func (*ChosenPacket) ProtoMessage() {}
 
 func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[40]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3889,7 @@ func (x *ChosenPacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChosenPacket.ProtoReflect.Descriptor instead.
 func (*ChosenPacket) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{40}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ChosenPacket) GetMonotonicNs() int64 {
@@ -3576,7 +3973,7 @@ type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
 	// applied | changed | renewed | step | expired | cleared | lost | drifted | repaired |
-	// reattached
+	// reattached | down | up | ready | skipped | failed
 	Kind  string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Fault *Fault `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`
 	// 1 is the first event of the agent's life, which has a name of its own
@@ -3589,7 +3986,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3601,7 +3998,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[41]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3614,7 +4011,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{41}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Event) GetTime() *timestamppb.Timestamp {
@@ -3682,7 +4079,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +4091,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[42]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +4104,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{42}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Target) GetName() string {
@@ -3828,7 +4225,7 @@ type EnginePlacement struct {
 
 func (x *EnginePlacement) Reset() {
 	*x = EnginePlacement{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +4237,7 @@ func (x *EnginePlacement) String() string {
 func (*EnginePlacement) ProtoMessage() {}
 
 func (x *EnginePlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[43]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +4250,7 @@ func (x *EnginePlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnginePlacement.ProtoReflect.Descriptor instead.
 func (*EnginePlacement) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{43}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *EnginePlacement) GetEngine() Engine {
@@ -3906,7 +4303,7 @@ type TargetDefinition struct {
 
 func (x *TargetDefinition) Reset() {
 	*x = TargetDefinition{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4315,7 @@ func (x *TargetDefinition) String() string {
 func (*TargetDefinition) ProtoMessage() {}
 
 func (x *TargetDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[44]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4328,7 @@ func (x *TargetDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetDefinition.ProtoReflect.Descriptor instead.
 func (*TargetDefinition) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{44}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TargetDefinition) GetName() string {
@@ -4034,7 +4431,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4443,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[45]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4456,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{45}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Place) GetNamespace() string {
@@ -4135,7 +4532,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4544,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[46]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4557,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{46}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Flow) GetProtocol() uint32 {
@@ -4238,7 +4635,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4250,7 +4647,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[47]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4263,7 +4660,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{47}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Cgroup) GetPath() string {
@@ -4295,7 +4692,7 @@ type ListTargetsRequest struct {
 
 func (x *ListTargetsRequest) Reset() {
 	*x = ListTargetsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4704,7 @@ func (x *ListTargetsRequest) String() string {
 func (*ListTargetsRequest) ProtoMessage() {}
 
 func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[48]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4717,7 @@ func (x *ListTargetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsRequest.ProtoReflect.Descriptor instead.
 func (*ListTargetsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{48}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
 }
 
 type ListTargetsResponse struct {
@@ -4332,7 +4729,7 @@ type ListTargetsResponse struct {
 
 func (x *ListTargetsResponse) Reset() {
 	*x = ListTargetsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4741,7 @@ func (x *ListTargetsResponse) String() string {
 func (*ListTargetsResponse) ProtoMessage() {}
 
 func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[49]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4357,7 +4754,7 @@ func (x *ListTargetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTargetsResponse.ProtoReflect.Descriptor instead.
 func (*ListTargetsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{49}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListTargetsResponse) GetTargets() []*Target {
@@ -4377,7 +4774,7 @@ type AddTargetRequest struct {
 
 func (x *AddTargetRequest) Reset() {
 	*x = AddTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4786,7 @@ func (x *AddTargetRequest) String() string {
 func (*AddTargetRequest) ProtoMessage() {}
 
 func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[50]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4402,7 +4799,7 @@ func (x *AddTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddTargetRequest.ProtoReflect.Descriptor instead.
 func (*AddTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{50}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AddTargetRequest) GetTarget() *Target {
@@ -4429,7 +4826,7 @@ type RemoveTargetRequest struct {
 
 func (x *RemoveTargetRequest) Reset() {
 	*x = RemoveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4441,7 +4838,7 @@ func (x *RemoveTargetRequest) String() string {
 func (*RemoveTargetRequest) ProtoMessage() {}
 
 func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[51]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4454,7 +4851,7 @@ func (x *RemoveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{51}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemoveTargetRequest) GetName() string {
@@ -4480,7 +4877,7 @@ type RemoveTargetResponse struct {
 
 func (x *RemoveTargetResponse) Reset() {
 	*x = RemoveTargetResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4889,7 @@ func (x *RemoveTargetResponse) String() string {
 func (*RemoveTargetResponse) ProtoMessage() {}
 
 func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[52]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4902,7 @@ func (x *RemoveTargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTargetResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTargetResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{52}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveTargetResponse) GetCleared() []*Fault {
@@ -4524,7 +4921,7 @@ type ResolveTargetRequest struct {
 
 func (x *ResolveTargetRequest) Reset() {
 	*x = ResolveTargetRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4933,7 @@ func (x *ResolveTargetRequest) String() string {
 func (*ResolveTargetRequest) ProtoMessage() {}
 
 func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[53]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4549,7 +4946,7 @@ func (x *ResolveTargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTargetRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTargetRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{53}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResolveTargetRequest) GetName() string {
@@ -4572,7 +4969,7 @@ type Lab struct {
 
 func (x *Lab) Reset() {
 	*x = Lab{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4584,7 +4981,7 @@ func (x *Lab) String() string {
 func (*Lab) ProtoMessage() {}
 
 func (x *Lab) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[54]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4597,7 +4994,7 @@ func (x *Lab) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lab.ProtoReflect.Descriptor instead.
 func (*Lab) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{54}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Lab) GetName() string {
@@ -4647,7 +5044,7 @@ type LabNode struct {
 
 func (x *LabNode) Reset() {
 	*x = LabNode{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +5056,7 @@ func (x *LabNode) String() string {
 func (*LabNode) ProtoMessage() {}
 
 func (x *LabNode) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[55]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +5069,7 @@ func (x *LabNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabNode.ProtoReflect.Descriptor instead.
 func (*LabNode) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{55}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LabNode) GetName() string {
@@ -4718,7 +5115,7 @@ type LabService struct {
 
 func (x *LabService) Reset() {
 	*x = LabService{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4730,7 +5127,7 @@ func (x *LabService) String() string {
 func (*LabService) ProtoMessage() {}
 
 func (x *LabService) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[56]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4743,7 +5140,7 @@ func (x *LabService) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabService.ProtoReflect.Descriptor instead.
 func (*LabService) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{56}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LabService) GetKind() string {
@@ -4807,7 +5204,7 @@ type LabText struct {
 
 func (x *LabText) Reset() {
 	*x = LabText{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +5216,7 @@ func (x *LabText) String() string {
 func (*LabText) ProtoMessage() {}
 
 func (x *LabText) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[57]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +5229,7 @@ func (x *LabText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabText.ProtoReflect.Descriptor instead.
 func (*LabText) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{57}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LabText) GetYaml() string {
@@ -4867,7 +5264,7 @@ type LabUpRequest struct {
 
 func (x *LabUpRequest) Reset() {
 	*x = LabUpRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4879,7 +5276,7 @@ func (x *LabUpRequest) String() string {
 func (*LabUpRequest) ProtoMessage() {}
 
 func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[58]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4892,7 +5289,7 @@ func (x *LabUpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabUpRequest.ProtoReflect.Descriptor instead.
 func (*LabUpRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{58}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LabUpRequest) GetName() string {
@@ -4926,7 +5323,7 @@ type LabProgress struct {
 
 func (x *LabProgress) Reset() {
 	*x = LabProgress{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5335,7 @@ func (x *LabProgress) String() string {
 func (*LabProgress) ProtoMessage() {}
 
 func (x *LabProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[59]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5348,7 @@ func (x *LabProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabProgress.ProtoReflect.Descriptor instead.
 func (*LabProgress) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{59}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LabProgress) GetStep() string {
@@ -4977,7 +5374,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4989,7 +5386,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[60]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5002,7 +5399,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{60}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -5021,7 +5418,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5033,7 +5430,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[61]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5046,7 +5443,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{61}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -5064,7 +5461,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5076,7 +5473,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[62]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5089,7 +5486,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{62}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
 }
 
 type ListLabsResponse struct {
@@ -5101,7 +5498,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5113,7 +5510,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[63]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5126,7 +5523,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{63}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -5145,7 +5542,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5157,7 +5554,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5170,7 +5567,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -5191,7 +5588,7 @@ type LabDiffRequest struct {
 
 func (x *LabDiffRequest) Reset() {
 	*x = LabDiffRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +5600,7 @@ func (x *LabDiffRequest) String() string {
 func (*LabDiffRequest) ProtoMessage() {}
 
 func (x *LabDiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +5613,7 @@ func (x *LabDiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDiffRequest.ProtoReflect.Descriptor instead.
 func (*LabDiffRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LabDiffRequest) GetName() string {
@@ -5249,7 +5646,7 @@ type LabDiffResponse struct {
 
 func (x *LabDiffResponse) Reset() {
 	*x = LabDiffResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5261,7 +5658,7 @@ func (x *LabDiffResponse) String() string {
 func (*LabDiffResponse) ProtoMessage() {}
 
 func (x *LabDiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5274,7 +5671,7 @@ func (x *LabDiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDiffResponse.ProtoReflect.Descriptor instead.
 func (*LabDiffResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LabDiffResponse) GetDifferences() []*LabDifference {
@@ -5295,7 +5692,7 @@ type LabDifference struct {
 
 func (x *LabDifference) Reset() {
 	*x = LabDifference{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5307,7 +5704,7 @@ func (x *LabDifference) String() string {
 func (*LabDifference) ProtoMessage() {}
 
 func (x *LabDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5320,7 +5717,7 @@ func (x *LabDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDifference.ProtoReflect.Descriptor instead.
 func (*LabDifference) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *LabDifference) GetPath() string {
@@ -5372,7 +5769,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5384,7 +5781,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5397,7 +5794,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -5549,7 +5946,7 @@ type StopProbeRequest struct {
 
 func (x *StopProbeRequest) Reset() {
 	*x = StopProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5561,7 +5958,7 @@ func (x *StopProbeRequest) String() string {
 func (*StopProbeRequest) ProtoMessage() {}
 
 func (x *StopProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5574,7 +5971,7 @@ func (x *StopProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProbeRequest.ProtoReflect.Descriptor instead.
 func (*StopProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *StopProbeRequest) GetId() string {
@@ -5593,7 +5990,7 @@ type StopProbeResponse struct {
 
 func (x *StopProbeResponse) Reset() {
 	*x = StopProbeResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5605,7 +6002,7 @@ func (x *StopProbeResponse) String() string {
 func (*StopProbeResponse) ProtoMessage() {}
 
 func (x *StopProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5618,7 +6015,7 @@ func (x *StopProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProbeResponse.ProtoReflect.Descriptor instead.
 func (*StopProbeResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *StopProbeResponse) GetRunning() bool {
@@ -5640,7 +6037,7 @@ type OpenLoop struct {
 
 func (x *OpenLoop) Reset() {
 	*x = OpenLoop{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5652,7 +6049,7 @@ func (x *OpenLoop) String() string {
 func (*OpenLoop) ProtoMessage() {}
 
 func (x *OpenLoop) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5665,7 +6062,7 @@ func (x *OpenLoop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenLoop.ProtoReflect.Descriptor instead.
 func (*OpenLoop) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *OpenLoop) GetStages() []*LoadStage {
@@ -5700,7 +6097,7 @@ type LoadStage struct {
 
 func (x *LoadStage) Reset() {
 	*x = LoadStage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5712,7 +6109,7 @@ func (x *LoadStage) String() string {
 func (*LoadStage) ProtoMessage() {}
 
 func (x *LoadStage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5725,7 +6122,7 @@ func (x *LoadStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadStage.ProtoReflect.Descriptor instead.
 func (*LoadStage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *LoadStage) GetForNs() int64 {
@@ -5760,7 +6157,7 @@ type ProbePostgres struct {
 
 func (x *ProbePostgres) Reset() {
 	*x = ProbePostgres{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5772,7 +6169,7 @@ func (x *ProbePostgres) String() string {
 func (*ProbePostgres) ProtoMessage() {}
 
 func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5785,7 +6182,7 @@ func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbePostgres.ProtoReflect.Descriptor instead.
 func (*ProbePostgres) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ProbePostgres) GetMode() string {
@@ -5820,7 +6217,7 @@ type ProbeTCP struct {
 
 func (x *ProbeTCP) Reset() {
 	*x = ProbeTCP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5832,7 +6229,7 @@ func (x *ProbeTCP) String() string {
 func (*ProbeTCP) ProtoMessage() {}
 
 func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5845,7 +6242,7 @@ func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTCP.ProtoReflect.Descriptor instead.
 func (*ProbeTCP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ProbeTCP) GetMode() string {
@@ -5878,7 +6275,7 @@ type ProbeUDP struct {
 
 func (x *ProbeUDP) Reset() {
 	*x = ProbeUDP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5890,7 +6287,7 @@ func (x *ProbeUDP) String() string {
 func (*ProbeUDP) ProtoMessage() {}
 
 func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5903,7 +6300,7 @@ func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeUDP.ProtoReflect.Descriptor instead.
 func (*ProbeUDP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ProbeUDP) GetBytes() int32 {
@@ -5928,7 +6325,7 @@ type ProbeHTTP struct {
 
 func (x *ProbeHTTP) Reset() {
 	*x = ProbeHTTP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5940,7 +6337,7 @@ func (x *ProbeHTTP) String() string {
 func (*ProbeHTTP) ProtoMessage() {}
 
 func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5953,7 +6350,7 @@ func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeHTTP.ProtoReflect.Descriptor instead.
 func (*ProbeHTTP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ProbeHTTP) GetVersion() string {
@@ -6017,7 +6414,7 @@ type ProbeGRPC struct {
 
 func (x *ProbeGRPC) Reset() {
 	*x = ProbeGRPC{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6029,7 +6426,7 @@ func (x *ProbeGRPC) String() string {
 func (*ProbeGRPC) ProtoMessage() {}
 
 func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6042,7 +6439,7 @@ func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeGRPC.ProtoReflect.Descriptor instead.
 func (*ProbeGRPC) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ProbeGRPC) GetMode() string {
@@ -6084,7 +6481,7 @@ type PolicyText struct {
 
 func (x *PolicyText) Reset() {
 	*x = PolicyText{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6096,7 +6493,7 @@ func (x *PolicyText) String() string {
 func (*PolicyText) ProtoMessage() {}
 
 func (x *PolicyText) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6109,7 +6506,7 @@ func (x *PolicyText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyText.ProtoReflect.Descriptor instead.
 func (*PolicyText) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PolicyText) GetFile() string {
@@ -6146,7 +6543,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6158,7 +6555,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6171,7 +6568,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -6245,7 +6642,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6257,7 +6654,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6270,7 +6667,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
 }
 
 type ProfilesResponse struct {
@@ -6282,7 +6679,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6294,7 +6691,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6307,7 +6704,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -6331,7 +6728,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6343,7 +6740,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6356,7 +6753,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Profile) GetName() string {
@@ -6406,7 +6803,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6418,7 +6815,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6431,7 +6828,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -6470,7 +6867,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6482,7 +6879,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6495,7 +6892,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{88}
 }
 
 type FeaturesResponse struct {
@@ -6510,7 +6907,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6522,7 +6919,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6535,7 +6932,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{85}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -6579,7 +6976,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6591,7 +6988,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6604,7 +7001,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{86}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Feature) GetName() string {
@@ -6643,7 +7040,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6655,7 +7052,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6668,7 +7065,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{87}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{91}
 }
 
 type VersionResponse struct {
@@ -6685,7 +7082,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6697,7 +7094,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6710,7 +7107,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{88}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -6874,7 +7271,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04seed\x18\r \x01(\x04R\x04seed\"9\n" +
 	"\rRequestHeader\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xf9\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xa3\x05\n" +
 	"\tFaultSpec\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x121\n" +
 	"\tdirection\x18\x02 \x01(\x0e2\x13.netem.v1.DirectionR\tdirection\x12(\n" +
@@ -6893,8 +7290,43 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\vpacket_from\x18\x14 \x01(\v2\x0f.netem.v1.NetemR\n" +
 	"packetFrom\x12.\n" +
 	"\bschedule\x18\x15 \x01(\v2\x12.netem.v1.ScheduleR\bschedule\x12\x18\n" +
-	"\aprofile\x18\x16 \x01(\tR\aprofile\x120\n" +
-	"\arequest\x18\x18 \x01(\v2\x16.netem.v1.RequestFaultR\arequest\"\x9f\x01\n" +
+	"\aprofile\x18\x16 \x01(\tR\aprofile\x12(\n" +
+	"\x06outage\x18\x17 \x01(\v2\x10.netem.v1.OutageR\x06outage\x120\n" +
+	"\arequest\x18\x18 \x01(\v2\x16.netem.v1.RequestFaultR\arequest\"\xda\x01\n" +
+	"\x06Outage\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x1a\n" +
+	"\bservices\x18\x02 \x03(\tR\bservices\x12\x17\n" +
+	"\adown_ns\x18\x03 \x01(\x03R\x06downNs\x12\x19\n" +
+	"\bevery_ns\x18\x04 \x01(\x03R\aeveryNs\x12%\n" +
+	"\x0ejitter_percent\x18\x05 \x01(\x01R\rjitterPercent\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\x05R\x05count\x12\x17\n" +
+	"\aat_most\x18\a \x01(\x05R\x06atMost\x12\x12\n" +
+	"\x04seed\x18\b \x01(\x04R\x04seed\"\xeb\x01\n" +
+	"\tOutageRun\x12\x0e\n" +
+	"\x02of\x18\x01 \x01(\x05R\x02of\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x05R\x04done\x12\x18\n" +
+	"\askipped\x18\x03 \x01(\x05R\askipped\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x05R\x06failed\x12\x12\n" +
+	"\x04down\x18\x05 \x03(\tR\x04down\x12.\n" +
+	"\x04next\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x12\x12\n" +
+	"\x04over\x18\a \x01(\bR\x04over\x120\n" +
+	"\astrikes\x18\b \x03(\v2\x16.netem.v1.OutageStrikeR\astrikes\"\xe6\x02\n" +
+	"\fOutageStrike\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12,\n" +
+	"\x03due\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03due\x12+\n" +
+	"\x04down\x18\x05 \x01(\v2\x17.netem.v1.OutageInstantR\x04down\x12'\n" +
+	"\x02up\x18\x06 \x01(\v2\x17.netem.v1.OutageInstantR\x02up\x12-\n" +
+	"\x05ready\x18\a \x01(\v2\x17.netem.v1.OutageInstantR\x05ready\x12\x10\n" +
+	"\x03pid\x18\b \x01(\x05R\x03pid\x12\x17\n" +
+	"\anew_pid\x18\t \x01(\x05R\x06newPid\x12\x18\n" +
+	"\askipped\x18\n" +
+	" \x01(\tR\askipped\x12\x14\n" +
+	"\x05error\x18\v \x01(\tR\x05error\"b\n" +
+	"\rOutageInstant\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12!\n" +
+	"\fmonotonic_ns\x18\x02 \x01(\x03R\vmonotonicNs\"\x9f\x01\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05steps\x18\x02 \x03(\v2\x16.netem.v1.ScheduleStepR\x05steps\x12\x16\n" +
@@ -6972,7 +7404,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\arefused\x18\n" +
 	" \x01(\x04R\arefused\x12\x16\n" +
 	"\x06errors\x18\v \x01(\x04R\x06errors\x12\x18\n" +
-	"\aaborted\x18\f \x01(\x04R\aaborted\"\x9c\x05\n" +
+	"\aaborted\x18\f \x01(\x04R\aaborted\"\xcb\x05\n" +
 	"\x05Fault\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04spec\x18\x02 \x01(\v2\x13.netem.v1.FaultSpecR\x04spec\x12*\n" +
@@ -6992,7 +7424,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"hold_token\x18\x0e \x01(\x04R\tholdToken\x12\x16\n" +
 	"\x06reason\x18\x0f \x01(\tR\x06reason\x12(\n" +
 	"\x05total\x18\x10 \x01(\v2\x12.netem.v1.CountersR\x05total\x12'\n" +
-	"\x04step\x18\x1e \x01(\v2\x13.netem.v1.FaultStepR\x04step\"i\n" +
+	"\x04step\x18\x1e \x01(\v2\x13.netem.v1.FaultStepR\x04step\x12-\n" +
+	"\aoutages\x18\x1f \x01(\v2\x13.netem.v1.OutageRunR\aoutages\"i\n" +
 	"\aOffload\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x16\n" +
@@ -7341,13 +7774,14 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fDIRECTION_TO\x10\x01\x12\x12\n" +
 	"\x0eDIRECTION_FROM\x10\x02\x12\x12\n" +
-	"\x0eDIRECTION_BOTH\x10\x03*\x7f\n" +
+	"\x0eDIRECTION_BOTH\x10\x03*\x93\x01\n" +
 	"\x06Engine\x12\x16\n" +
 	"\x12ENGINE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vENGINE_AUTO\x10\x01\x12\x10\n" +
 	"\fENGINE_NETEM\x10\x02\x12\x0f\n" +
 	"\vENGINE_EBPF\x10\x03\x12\x11\n" +
-	"\rENGINE_STREAM\x10\x04\x12\x16\n" +
+	"\rENGINE_STREAM\x10\x04\x12\x12\n" +
+	"\x0eENGINE_PROCESS\x10\x05\x12\x16\n" +
 	"\x12ENGINE_APPLICATION\x10\x06*\xa2\x01\n" +
 	"\n" +
 	"FaultState\x12\x1b\n" +
@@ -7401,7 +7835,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -7414,88 +7848,92 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*RequestFault)(nil),          // 8: netem.v1.RequestFault
 	(*RequestHeader)(nil),         // 9: netem.v1.RequestHeader
 	(*FaultSpec)(nil),             // 10: netem.v1.FaultSpec
-	(*Schedule)(nil),              // 11: netem.v1.Schedule
-	(*ScheduleStep)(nil),          // 12: netem.v1.ScheduleStep
-	(*ScheduleRamp)(nil),          // 13: netem.v1.ScheduleRamp
-	(*ScheduleFlap)(nil),          // 14: netem.v1.ScheduleFlap
-	(*FaultStep)(nil),             // 15: netem.v1.FaultStep
-	(*ContentRule)(nil),           // 16: netem.v1.ContentRule
-	(*TrafficSelector)(nil),       // 17: netem.v1.TrafficSelector
-	(*PortRange)(nil),             // 18: netem.v1.PortRange
-	(*Counters)(nil),              // 19: netem.v1.Counters
-	(*Fault)(nil),                 // 20: netem.v1.Fault
-	(*Offload)(nil),               // 21: netem.v1.Offload
-	(*ApplyRequest)(nil),          // 22: netem.v1.ApplyRequest
-	(*ApplyAllRequest)(nil),       // 23: netem.v1.ApplyAllRequest
-	(*ApplyAllResponse)(nil),      // 24: netem.v1.ApplyAllResponse
-	(*HoldRequest)(nil),           // 25: netem.v1.HoldRequest
-	(*HoldResume)(nil),            // 26: netem.v1.HoldResume
-	(*HoldRenew)(nil),             // 27: netem.v1.HoldRenew
-	(*HoldRelease)(nil),           // 28: netem.v1.HoldRelease
-	(*HoldResponse)(nil),          // 29: netem.v1.HoldResponse
-	(*ChangeRequest)(nil),         // 30: netem.v1.ChangeRequest
-	(*GetRequest)(nil),            // 31: netem.v1.GetRequest
-	(*ListRequest)(nil),           // 32: netem.v1.ListRequest
-	(*ListResponse)(nil),          // 33: netem.v1.ListResponse
-	(*RenewRequest)(nil),          // 34: netem.v1.RenewRequest
-	(*ClearRequest)(nil),          // 35: netem.v1.ClearRequest
-	(*DeviceName)(nil),            // 36: netem.v1.DeviceName
-	(*ClearResponse)(nil),         // 37: netem.v1.ClearResponse
-	(*WatchRequest)(nil),          // 38: netem.v1.WatchRequest
-	(*VerifyRequest)(nil),         // 39: netem.v1.VerifyRequest
-	(*VerifyMessage)(nil),         // 40: netem.v1.VerifyMessage
-	(*PacketsRequest)(nil),        // 41: netem.v1.PacketsRequest
-	(*PacketsMessage)(nil),        // 42: netem.v1.PacketsMessage
-	(*ChosenPacket)(nil),          // 43: netem.v1.ChosenPacket
-	(*Event)(nil),                 // 44: netem.v1.Event
-	(*Target)(nil),                // 45: netem.v1.Target
-	(*EnginePlacement)(nil),       // 46: netem.v1.EnginePlacement
-	(*TargetDefinition)(nil),      // 47: netem.v1.TargetDefinition
-	(*Place)(nil),                 // 48: netem.v1.Place
-	(*Flow)(nil),                  // 49: netem.v1.Flow
-	(*Cgroup)(nil),                // 50: netem.v1.Cgroup
-	(*ListTargetsRequest)(nil),    // 51: netem.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 52: netem.v1.ListTargetsResponse
-	(*AddTargetRequest)(nil),      // 53: netem.v1.AddTargetRequest
-	(*RemoveTargetRequest)(nil),   // 54: netem.v1.RemoveTargetRequest
-	(*RemoveTargetResponse)(nil),  // 55: netem.v1.RemoveTargetResponse
-	(*ResolveTargetRequest)(nil),  // 56: netem.v1.ResolveTargetRequest
-	(*Lab)(nil),                   // 57: netem.v1.Lab
-	(*LabNode)(nil),               // 58: netem.v1.LabNode
-	(*LabService)(nil),            // 59: netem.v1.LabService
-	(*LabText)(nil),               // 60: netem.v1.LabText
-	(*LabUpRequest)(nil),          // 61: netem.v1.LabUpRequest
-	(*LabProgress)(nil),           // 62: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 63: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 64: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 65: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 66: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 67: netem.v1.GetLabRequest
-	(*LabDiffRequest)(nil),        // 68: netem.v1.LabDiffRequest
-	(*LabDiffResponse)(nil),       // 69: netem.v1.LabDiffResponse
-	(*LabDifference)(nil),         // 70: netem.v1.LabDifference
-	(*ProbeRequest)(nil),          // 71: netem.v1.ProbeRequest
-	(*StopProbeRequest)(nil),      // 72: netem.v1.StopProbeRequest
-	(*StopProbeResponse)(nil),     // 73: netem.v1.StopProbeResponse
-	(*OpenLoop)(nil),              // 74: netem.v1.OpenLoop
-	(*LoadStage)(nil),             // 75: netem.v1.LoadStage
-	(*ProbePostgres)(nil),         // 76: netem.v1.ProbePostgres
-	(*ProbeTCP)(nil),              // 77: netem.v1.ProbeTCP
-	(*ProbeUDP)(nil),              // 78: netem.v1.ProbeUDP
-	(*ProbeHTTP)(nil),             // 79: netem.v1.ProbeHTTP
-	(*ProbeGRPC)(nil),             // 80: netem.v1.ProbeGRPC
-	(*PolicyText)(nil),            // 81: netem.v1.PolicyText
-	(*ProbeMessage)(nil),          // 82: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 83: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 84: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 85: netem.v1.Profile
-	(*ProfileSource)(nil),         // 86: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 87: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 88: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 89: netem.v1.Feature
-	(*VersionRequest)(nil),        // 90: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 91: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 92: google.protobuf.Timestamp
+	(*Outage)(nil),                // 11: netem.v1.Outage
+	(*OutageRun)(nil),             // 12: netem.v1.OutageRun
+	(*OutageStrike)(nil),          // 13: netem.v1.OutageStrike
+	(*OutageInstant)(nil),         // 14: netem.v1.OutageInstant
+	(*Schedule)(nil),              // 15: netem.v1.Schedule
+	(*ScheduleStep)(nil),          // 16: netem.v1.ScheduleStep
+	(*ScheduleRamp)(nil),          // 17: netem.v1.ScheduleRamp
+	(*ScheduleFlap)(nil),          // 18: netem.v1.ScheduleFlap
+	(*FaultStep)(nil),             // 19: netem.v1.FaultStep
+	(*ContentRule)(nil),           // 20: netem.v1.ContentRule
+	(*TrafficSelector)(nil),       // 21: netem.v1.TrafficSelector
+	(*PortRange)(nil),             // 22: netem.v1.PortRange
+	(*Counters)(nil),              // 23: netem.v1.Counters
+	(*Fault)(nil),                 // 24: netem.v1.Fault
+	(*Offload)(nil),               // 25: netem.v1.Offload
+	(*ApplyRequest)(nil),          // 26: netem.v1.ApplyRequest
+	(*ApplyAllRequest)(nil),       // 27: netem.v1.ApplyAllRequest
+	(*ApplyAllResponse)(nil),      // 28: netem.v1.ApplyAllResponse
+	(*HoldRequest)(nil),           // 29: netem.v1.HoldRequest
+	(*HoldResume)(nil),            // 30: netem.v1.HoldResume
+	(*HoldRenew)(nil),             // 31: netem.v1.HoldRenew
+	(*HoldRelease)(nil),           // 32: netem.v1.HoldRelease
+	(*HoldResponse)(nil),          // 33: netem.v1.HoldResponse
+	(*ChangeRequest)(nil),         // 34: netem.v1.ChangeRequest
+	(*GetRequest)(nil),            // 35: netem.v1.GetRequest
+	(*ListRequest)(nil),           // 36: netem.v1.ListRequest
+	(*ListResponse)(nil),          // 37: netem.v1.ListResponse
+	(*RenewRequest)(nil),          // 38: netem.v1.RenewRequest
+	(*ClearRequest)(nil),          // 39: netem.v1.ClearRequest
+	(*DeviceName)(nil),            // 40: netem.v1.DeviceName
+	(*ClearResponse)(nil),         // 41: netem.v1.ClearResponse
+	(*WatchRequest)(nil),          // 42: netem.v1.WatchRequest
+	(*VerifyRequest)(nil),         // 43: netem.v1.VerifyRequest
+	(*VerifyMessage)(nil),         // 44: netem.v1.VerifyMessage
+	(*PacketsRequest)(nil),        // 45: netem.v1.PacketsRequest
+	(*PacketsMessage)(nil),        // 46: netem.v1.PacketsMessage
+	(*ChosenPacket)(nil),          // 47: netem.v1.ChosenPacket
+	(*Event)(nil),                 // 48: netem.v1.Event
+	(*Target)(nil),                // 49: netem.v1.Target
+	(*EnginePlacement)(nil),       // 50: netem.v1.EnginePlacement
+	(*TargetDefinition)(nil),      // 51: netem.v1.TargetDefinition
+	(*Place)(nil),                 // 52: netem.v1.Place
+	(*Flow)(nil),                  // 53: netem.v1.Flow
+	(*Cgroup)(nil),                // 54: netem.v1.Cgroup
+	(*ListTargetsRequest)(nil),    // 55: netem.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),   // 56: netem.v1.ListTargetsResponse
+	(*AddTargetRequest)(nil),      // 57: netem.v1.AddTargetRequest
+	(*RemoveTargetRequest)(nil),   // 58: netem.v1.RemoveTargetRequest
+	(*RemoveTargetResponse)(nil),  // 59: netem.v1.RemoveTargetResponse
+	(*ResolveTargetRequest)(nil),  // 60: netem.v1.ResolveTargetRequest
+	(*Lab)(nil),                   // 61: netem.v1.Lab
+	(*LabNode)(nil),               // 62: netem.v1.LabNode
+	(*LabService)(nil),            // 63: netem.v1.LabService
+	(*LabText)(nil),               // 64: netem.v1.LabText
+	(*LabUpRequest)(nil),          // 65: netem.v1.LabUpRequest
+	(*LabProgress)(nil),           // 66: netem.v1.LabProgress
+	(*LabDownRequest)(nil),        // 67: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 68: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 69: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 70: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 71: netem.v1.GetLabRequest
+	(*LabDiffRequest)(nil),        // 72: netem.v1.LabDiffRequest
+	(*LabDiffResponse)(nil),       // 73: netem.v1.LabDiffResponse
+	(*LabDifference)(nil),         // 74: netem.v1.LabDifference
+	(*ProbeRequest)(nil),          // 75: netem.v1.ProbeRequest
+	(*StopProbeRequest)(nil),      // 76: netem.v1.StopProbeRequest
+	(*StopProbeResponse)(nil),     // 77: netem.v1.StopProbeResponse
+	(*OpenLoop)(nil),              // 78: netem.v1.OpenLoop
+	(*LoadStage)(nil),             // 79: netem.v1.LoadStage
+	(*ProbePostgres)(nil),         // 80: netem.v1.ProbePostgres
+	(*ProbeTCP)(nil),              // 81: netem.v1.ProbeTCP
+	(*ProbeUDP)(nil),              // 82: netem.v1.ProbeUDP
+	(*ProbeHTTP)(nil),             // 83: netem.v1.ProbeHTTP
+	(*ProbeGRPC)(nil),             // 84: netem.v1.ProbeGRPC
+	(*PolicyText)(nil),            // 85: netem.v1.PolicyText
+	(*ProbeMessage)(nil),          // 86: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 87: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 88: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 89: netem.v1.Profile
+	(*ProfileSource)(nil),         // 90: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 91: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 92: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 93: netem.v1.Feature
+	(*VersionRequest)(nil),        // 94: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 95: netem.v1.VersionResponse
+	(*timestamppb.Timestamp)(nil), // 96: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,   // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -7506,142 +7944,151 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	1,   // 5: netem.v1.FaultSpec.engine:type_name -> netem.v1.Engine
 	3,   // 6: netem.v1.FaultSpec.packet:type_name -> netem.v1.Netem
 	7,   // 7: netem.v1.FaultSpec.toxics:type_name -> netem.v1.Toxic
-	17,  // 8: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
-	16,  // 9: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
+	21,  // 8: netem.v1.FaultSpec.selector:type_name -> netem.v1.TrafficSelector
+	20,  // 9: netem.v1.FaultSpec.content:type_name -> netem.v1.ContentRule
 	3,   // 10: netem.v1.FaultSpec.packet_from:type_name -> netem.v1.Netem
-	11,  // 11: netem.v1.FaultSpec.schedule:type_name -> netem.v1.Schedule
-	8,   // 12: netem.v1.FaultSpec.request:type_name -> netem.v1.RequestFault
-	12,  // 13: netem.v1.Schedule.steps:type_name -> netem.v1.ScheduleStep
-	3,   // 14: netem.v1.ScheduleStep.packet:type_name -> netem.v1.Netem
-	3,   // 15: netem.v1.ScheduleStep.packet_from:type_name -> netem.v1.Netem
-	13,  // 16: netem.v1.ScheduleStep.ramp:type_name -> netem.v1.ScheduleRamp
-	14,  // 17: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
-	3,   // 18: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
-	3,   // 19: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	92,  // 20: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	92,  // 21: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
-	18,  // 22: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
-	18,  // 23: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
-	18,  // 24: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
-	10,  // 25: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
-	2,   // 26: netem.v1.Fault.state:type_name -> netem.v1.FaultState
-	1,   // 27: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	92,  // 28: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	92,  // 29: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
-	19,  // 30: netem.v1.Fault.counters:type_name -> netem.v1.Counters
-	21,  // 31: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
-	19,  // 32: netem.v1.Fault.total:type_name -> netem.v1.Counters
-	15,  // 33: netem.v1.Fault.step:type_name -> netem.v1.FaultStep
-	10,  // 34: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
-	22,  // 35: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
-	20,  // 36: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
-	22,  // 37: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
-	26,  // 38: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
-	27,  // 39: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
-	28,  // 40: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
-	20,  // 41: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
-	3,   // 42: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
-	20,  // 43: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
-	36,  // 44: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
-	20,  // 45: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
-	43,  // 46: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	92,  // 47: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	92,  // 48: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
-	20,  // 49: netem.v1.Event.fault:type_name -> netem.v1.Fault
-	48,  // 50: netem.v1.Target.to:type_name -> netem.v1.Place
-	48,  // 51: netem.v1.Target.from:type_name -> netem.v1.Place
-	47,  // 52: netem.v1.Target.definition:type_name -> netem.v1.TargetDefinition
-	46,  // 53: netem.v1.Target.engines:type_name -> netem.v1.EnginePlacement
-	1,   // 54: netem.v1.EnginePlacement.engine:type_name -> netem.v1.Engine
-	18,  // 55: netem.v1.TargetDefinition.ports:type_name -> netem.v1.PortRange
-	49,  // 56: netem.v1.Place.include:type_name -> netem.v1.Flow
-	49,  // 57: netem.v1.Place.exclude:type_name -> netem.v1.Flow
-	18,  // 58: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
-	18,  // 59: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
-	50,  // 60: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
-	50,  // 61: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
-	45,  // 62: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
-	45,  // 63: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
-	47,  // 64: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
-	20,  // 65: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
-	58,  // 66: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	92,  // 67: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
-	59,  // 68: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	92,  // 69: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
-	60,  // 70: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
-	57,  // 71: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	57,  // 72: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	60,  // 73: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
-	70,  // 74: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
-	74,  // 75: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
-	76,  // 76: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
-	77,  // 77: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
-	78,  // 78: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
-	79,  // 79: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
-	80,  // 80: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
-	81,  // 81: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
-	75,  // 82: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
-	85,  // 83: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,   // 84: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,   // 85: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	86,  // 86: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	89,  // 87: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,   // 88: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	22,  // 89: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	23,  // 90: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	30,  // 91: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	31,  // 92: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	32,  // 93: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	34,  // 94: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	35,  // 95: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	25,  // 96: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	38,  // 97: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	39,  // 98: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	41,  // 99: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	51,  // 100: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	53,  // 101: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	54,  // 102: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	56,  // 103: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	61,  // 104: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	63,  // 105: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	65,  // 106: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	67,  // 107: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	68,  // 108: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
-	71,  // 109: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	72,  // 110: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
-	87,  // 111: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	83,  // 112: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	90,  // 113: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	20,  // 114: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	24,  // 115: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	20,  // 116: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	20,  // 117: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	33,  // 118: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	20,  // 119: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	37,  // 120: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	29,  // 121: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	44,  // 122: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	40,  // 123: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	42,  // 124: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	52,  // 125: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	45,  // 126: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	55,  // 127: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	45,  // 128: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	62,  // 129: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	64,  // 130: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	66,  // 131: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	57,  // 132: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	69,  // 133: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
-	82,  // 134: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	73,  // 135: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
-	88,  // 136: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	84,  // 137: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	91,  // 138: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	114, // [114:139] is the sub-list for method output_type
-	89,  // [89:114] is the sub-list for method input_type
-	89,  // [89:89] is the sub-list for extension type_name
-	89,  // [89:89] is the sub-list for extension extendee
-	0,   // [0:89] is the sub-list for field type_name
+	15,  // 11: netem.v1.FaultSpec.schedule:type_name -> netem.v1.Schedule
+	11,  // 12: netem.v1.FaultSpec.outage:type_name -> netem.v1.Outage
+	8,   // 13: netem.v1.FaultSpec.request:type_name -> netem.v1.RequestFault
+	96,  // 14: netem.v1.OutageRun.next:type_name -> google.protobuf.Timestamp
+	13,  // 15: netem.v1.OutageRun.strikes:type_name -> netem.v1.OutageStrike
+	96,  // 16: netem.v1.OutageStrike.due:type_name -> google.protobuf.Timestamp
+	14,  // 17: netem.v1.OutageStrike.down:type_name -> netem.v1.OutageInstant
+	14,  // 18: netem.v1.OutageStrike.up:type_name -> netem.v1.OutageInstant
+	14,  // 19: netem.v1.OutageStrike.ready:type_name -> netem.v1.OutageInstant
+	96,  // 20: netem.v1.OutageInstant.time:type_name -> google.protobuf.Timestamp
+	16,  // 21: netem.v1.Schedule.steps:type_name -> netem.v1.ScheduleStep
+	3,   // 22: netem.v1.ScheduleStep.packet:type_name -> netem.v1.Netem
+	3,   // 23: netem.v1.ScheduleStep.packet_from:type_name -> netem.v1.Netem
+	17,  // 24: netem.v1.ScheduleStep.ramp:type_name -> netem.v1.ScheduleRamp
+	18,  // 25: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
+	3,   // 26: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
+	3,   // 27: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
+	96,  // 28: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	96,  // 29: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	22,  // 30: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
+	22,  // 31: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
+	22,  // 32: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
+	10,  // 33: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
+	2,   // 34: netem.v1.Fault.state:type_name -> netem.v1.FaultState
+	1,   // 35: netem.v1.Fault.engine:type_name -> netem.v1.Engine
+	96,  // 36: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	96,  // 37: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	23,  // 38: netem.v1.Fault.counters:type_name -> netem.v1.Counters
+	25,  // 39: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
+	23,  // 40: netem.v1.Fault.total:type_name -> netem.v1.Counters
+	19,  // 41: netem.v1.Fault.step:type_name -> netem.v1.FaultStep
+	12,  // 42: netem.v1.Fault.outages:type_name -> netem.v1.OutageRun
+	10,  // 43: netem.v1.ApplyRequest.spec:type_name -> netem.v1.FaultSpec
+	26,  // 44: netem.v1.ApplyAllRequest.faults:type_name -> netem.v1.ApplyRequest
+	24,  // 45: netem.v1.ApplyAllResponse.faults:type_name -> netem.v1.Fault
+	26,  // 46: netem.v1.HoldRequest.apply:type_name -> netem.v1.ApplyRequest
+	30,  // 47: netem.v1.HoldRequest.resume:type_name -> netem.v1.HoldResume
+	31,  // 48: netem.v1.HoldRequest.renew:type_name -> netem.v1.HoldRenew
+	32,  // 49: netem.v1.HoldRequest.release:type_name -> netem.v1.HoldRelease
+	24,  // 50: netem.v1.HoldResponse.fault:type_name -> netem.v1.Fault
+	3,   // 51: netem.v1.ChangeRequest.packet:type_name -> netem.v1.Netem
+	24,  // 52: netem.v1.ListResponse.faults:type_name -> netem.v1.Fault
+	40,  // 53: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
+	24,  // 54: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
+	47,  // 55: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
+	96,  // 56: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	96,  // 57: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	24,  // 58: netem.v1.Event.fault:type_name -> netem.v1.Fault
+	52,  // 59: netem.v1.Target.to:type_name -> netem.v1.Place
+	52,  // 60: netem.v1.Target.from:type_name -> netem.v1.Place
+	51,  // 61: netem.v1.Target.definition:type_name -> netem.v1.TargetDefinition
+	50,  // 62: netem.v1.Target.engines:type_name -> netem.v1.EnginePlacement
+	1,   // 63: netem.v1.EnginePlacement.engine:type_name -> netem.v1.Engine
+	22,  // 64: netem.v1.TargetDefinition.ports:type_name -> netem.v1.PortRange
+	53,  // 65: netem.v1.Place.include:type_name -> netem.v1.Flow
+	53,  // 66: netem.v1.Place.exclude:type_name -> netem.v1.Flow
+	22,  // 67: netem.v1.Flow.source_ports:type_name -> netem.v1.PortRange
+	22,  // 68: netem.v1.Flow.destination_ports:type_name -> netem.v1.PortRange
+	54,  // 69: netem.v1.Flow.source_cgroup:type_name -> netem.v1.Cgroup
+	54,  // 70: netem.v1.Flow.destination_cgroup:type_name -> netem.v1.Cgroup
+	49,  // 71: netem.v1.ListTargetsResponse.targets:type_name -> netem.v1.Target
+	49,  // 72: netem.v1.AddTargetRequest.target:type_name -> netem.v1.Target
+	51,  // 73: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
+	24,  // 74: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
+	62,  // 75: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
+	96,  // 76: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	63,  // 77: netem.v1.LabNode.services:type_name -> netem.v1.LabService
+	96,  // 78: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
+	64,  // 79: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
+	61,  // 80: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
+	61,  // 81: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	64,  // 82: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
+	74,  // 83: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
+	78,  // 84: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
+	80,  // 85: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
+	81,  // 86: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
+	82,  // 87: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
+	83,  // 88: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
+	84,  // 89: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
+	85,  // 90: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
+	79,  // 91: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
+	89,  // 92: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,   // 93: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,   // 94: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	90,  // 95: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	93,  // 96: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,   // 97: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	26,  // 98: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	27,  // 99: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	34,  // 100: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	35,  // 101: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	36,  // 102: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	38,  // 103: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	39,  // 104: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	29,  // 105: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	42,  // 106: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	43,  // 107: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	45,  // 108: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	55,  // 109: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	57,  // 110: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	58,  // 111: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	60,  // 112: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	65,  // 113: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	67,  // 114: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	69,  // 115: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	71,  // 116: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	72,  // 117: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
+	75,  // 118: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	76,  // 119: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
+	91,  // 120: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	87,  // 121: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	94,  // 122: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	24,  // 123: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	28,  // 124: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	24,  // 125: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	24,  // 126: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	37,  // 127: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	24,  // 128: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	41,  // 129: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	33,  // 130: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	48,  // 131: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	44,  // 132: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	46,  // 133: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	56,  // 134: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	49,  // 135: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	59,  // 136: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	49,  // 137: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	66,  // 138: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	68,  // 139: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	70,  // 140: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	61,  // 141: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	73,  // 142: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
+	86,  // 143: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	77,  // 144: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
+	92,  // 145: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	88,  // 146: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	95,  // 147: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	123, // [123:148] is the sub-list for method output_type
+	98,  // [98:123] is the sub-list for method input_type
+	98,  // [98:98] is the sub-list for extension type_name
+	98,  // [98:98] is the sub-list for extension extendee
+	0,   // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -7650,26 +8097,26 @@ func file_api_netem_v1_netem_proto_init() {
 		return
 	}
 	file_api_netem_v1_netem_proto_msgTypes[0].OneofWrappers = []any{}
-	file_api_netem_v1_netem_proto_msgTypes[22].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[26].OneofWrappers = []any{
 		(*HoldRequest_Apply)(nil),
 		(*HoldRequest_Resume)(nil),
 		(*HoldRequest_Renew)(nil),
 		(*HoldRequest_Release)(nil),
 	}
-	file_api_netem_v1_netem_proto_msgTypes[32].OneofWrappers = []any{
+	file_api_netem_v1_netem_proto_msgTypes[36].OneofWrappers = []any{
 		(*ClearRequest_Id)(nil),
 		(*ClearRequest_Target)(nil),
 		(*ClearRequest_All)(nil),
 		(*ClearRequest_Device)(nil),
 	}
-	file_api_netem_v1_netem_proto_msgTypes[79].OneofWrappers = []any{}
+	file_api_netem_v1_netem_proto_msgTypes[83].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   89,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   5,
 		},
