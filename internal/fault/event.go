@@ -55,7 +55,7 @@ type Event struct {
 	// Monotonic is CLOCK_MONOTONIC of the agent's machine, in ns.
 	Monotonic int64
 	// Kind is applied, changed, renewed, step, expired, cleared, lost, drifted, repaired or
-	// reattached.
+	// reattached; of an outage also down, up, ready, skipped and failed.
 	Kind  string
 	Fault Fault
 }

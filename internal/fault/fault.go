@@ -4,6 +4,7 @@ package fault
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"netemd/internal/content"
@@ -32,6 +33,8 @@ const (
 	Netem  Engine = "netem"
 	EBPF   Engine = "ebpf"
 	Stream Engine = "stream"
+	// Process ends, stops and starts the services of labs.
+	Process Engine = "process"
 	// Application is the http-proxies of labs, for requests.
 	Application Engine = "application"
 )
@@ -43,7 +46,7 @@ const (
 	MaxTTL     = 24 * time.Hour
 )
 
-// Spec is what is asked for. Exactly one of Packet, Schedule, Content, Toxics
+// Spec is what is asked for. Exactly one of Packet, Schedule, Content, Toxics, Outage
 // and Request is given.
 type Spec struct {
 	// Target is a target's name; empty with a Selector.
@@ -69,6 +72,8 @@ type Spec struct {
 	Content *content.Rule
 	// Toxics are what a stream fault does to connections through the proxy.
 	Toxics []Toxic
+	// Outage makes services of labs fail; they stand instead of a Target.
+	Outage *Outage `json:",omitzero"`
 	// Request is what happens to requests through the target's http-proxy.
 	Request *Request `json:",omitzero"`
 	// Force names the protections that are lifted: see the Force constants.
@@ -117,7 +122,19 @@ func (s Spec) TargetName() string {
 	if s.Selector != nil {
 		return s.Selector.String()
 	}
+	if s.Outage != nil {
+		return strings.Join(s.Outage.Services, ", ")
+	}
 	return s.Target
+}
+
+// Aims are the names of what s is aimed at, by which rules of access and those who clear go: of
+// an Outage its services, else the Target.
+func (s Spec) Aims() []string {
+	if s.Outage != nil {
+		return s.Outage.Services
+	}
+	return []string{s.Target}
 }
 
 // Whose is what the owner is told from others by.
@@ -193,6 +210,8 @@ type Fault struct {
 	Token uint64
 	// Step is where the fault's schedule is; nil for one without.
 	Step *Step `json:",omitzero"`
+	// Outages are what an Outage did so far; nil for none.
+	Outages *OutageRun `json:",omitzero"`
 	// Offloads are the offload settings of the devices of the path, where they matter: of
 	// a fault with a loss, a reordering or a rate, or with Spec.Offload.
 	Offloads []Offload

@@ -17,13 +17,17 @@ func (s Spec) Validate() error {
 	refuse := func(field, value, want string) {
 		errs = append(errs, &qdisc.FieldError{Field: field, Value: value, Want: want})
 	}
-	errs = append(errs, s.validateWhere()...)
+	if s.Outage == nil {
+		errs = append(errs, s.validateWhere()...)
+	}
 	switch s.Direction {
 	case "", To, From, Both:
 	default:
 		refuse("direction", string(s.Direction), "to, from or both")
 	}
 	switch {
+	case s.Outage != nil:
+		errs = append(errs, s.validateOutage()...)
 	case s.Request != nil:
 		errs = append(errs, s.validateRequest()...)
 	case !s.OnPackets() && len(s.Toxics) == 0:

@@ -25,6 +25,7 @@ var engines = table[netemv1.Engine, fault.Engine]{
 	{netemv1.Engine_ENGINE_NETEM, fault.Netem},
 	{netemv1.Engine_ENGINE_EBPF, fault.EBPF},
 	{netemv1.Engine_ENGINE_STREAM, fault.Stream},
+	{netemv1.Engine_ENGINE_PROCESS, fault.Process},
 	{netemv1.Engine_ENGINE_APPLICATION, fault.Application},
 }
 
@@ -80,6 +81,7 @@ func FaultSpec(s fault.Spec) *netemv1.FaultSpec {
 		m.PacketFrom = Netem(*s.PacketFrom)
 	}
 	m.Schedule, m.Profile = scheduleTo(s.Schedule), s.Profile
+	m.Outage = outageTo(s.Outage)
 	m.Request = request(s.Request)
 	for _, t := range s.Toxics {
 		m.Toxics = append(m.Toxics, toxic(t))
@@ -115,6 +117,7 @@ func SpecOf(m *netemv1.FaultSpec) (fault.Spec, error) {
 		return s, err
 	}
 	s.Profile = m.GetProfile()
+	s.Outage = outageOf(m.GetOutage())
 	s.Request = requestOf(m.GetRequest())
 	for _, t := range m.GetToxics() {
 		s.Toxics = append(s.Toxics, toxicOf(t))
@@ -247,7 +250,7 @@ func Fault(f fault.Fault) *netemv1.Fault {
 		EngineReason: f.EngineReason, Placement: f.Placement, Warnings: f.Warnings, CountersMissing: f.CountersMissing,
 		Applied: timestamppb.New(f.Applied), Expires: timestamppb.New(f.Expires), Offloads: offloads(f.Offloads),
 		QueuedPackets: f.Queued, HoldToken: f.Token,
-		Reason: f.Reason, Counters: counters(f.Counters), Total: counters(f.Total), Step: faultStep(f.Step),
+		Reason: f.Reason, Counters: counters(f.Counters), Total: counters(f.Total), Step: faultStep(f.Step), Outages: outageRun(f.Outages),
 	}
 }
 
@@ -270,6 +273,7 @@ func FaultOf(m *netemv1.Fault) (fault.Fault, error) {
 		return f, err
 	}
 	f.Step = faultStepOf(m.GetStep())
+	f.Outages = outageRunOf(m.GetOutages())
 	f.Reason, f.Counters, f.Total = m.GetReason(), countersOf(m.GetCounters()), countersOf(m.GetTotal())
 	return f, nil
 }

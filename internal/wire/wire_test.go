@@ -54,6 +54,17 @@ func TestFaultSurvivesTheTrip(t *testing.T) {
 			},
 		},
 		{
+			ID: "f5", State: fault.Active, Engine: fault.Process, Applied: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC(),
+			Spec: fault.Spec{Outage: &fault.Outage{Action: fault.Stop, Services: []string{"a/b", "a/c"}, Down: 1, Every: 2, Jitter: 3, Count: 4, AtMost: 5, Seed: 6}},
+			Outages: &fault.OutageRun{
+				Of: 1, Done: 2, Skipped: 3, Failed: 4, Down: []string{"a/b"}, Next: time.Unix(5, 0).UTC(), Over: true,
+				Strikes: []fault.StrikeRecord{{
+					Number: 1, Service: "a/b", Action: fault.Kill, Due: time.Unix(6, 0).UTC(), PID: 7, NewPID: 8, Skipped: "s", Error: "e",
+					Down: fault.Instant{Time: time.Unix(7, 0).UTC(), Monotonic: 9}, Up: fault.Instant{Time: time.Unix(8, 0).UTC(), Monotonic: 10}, Ready: fault.Instant{Time: time.Unix(9, 0).UTC(), Monotonic: 11},
+				}, {Number: 2, Service: "a/c"}},
+			},
+		},
+		{
 			ID: "f4", State: fault.Active, Engine: fault.Application, Applied: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC(),
 			Spec: fault.Spec{Target: "web", Request: &fault.Request{
 				Error: 1, Delay: 2, Abort: 3, Status: 4, Code: "c", RetryAfter: 5, Pushback: 6, Latency: 7, Jitter: 8, Method: "m", Path: "p",
