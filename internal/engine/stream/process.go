@@ -95,7 +95,7 @@ func serve(args []string) error {
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), log.Level(zerolog.ErrorLevel))
 	p := &proxy{
-		server: server, name: *name, listen: *listen, upstream: *upstream,
+		server: server, turn: newTurn(), name: *name, listen: *listen, upstream: *upstream,
 		log: log, startOver: func() error { return startOver(listener) }, limit: DefaultLimit,
 	}
 	if _, err := p.replace(order{Enabled: true}, anyEpoch); err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
@@ -24,9 +23,9 @@ type proxy struct {
 	// limit of taking a fault away before the process starts over.
 	limit time.Duration
 
-	// mu is held while the proxy is replaced. Toxiproxy may hang below it, so who
-	// must not hang with it does not wait for it.
-	mu sync.Mutex
+	// turn is had by who replaces the proxy, or changes it for a client. Toxiproxy may hang
+	// below it, so who must not hang with it does not wait for it without end.
+	turn turn
 	// epoch counts the orders, so that a timer of an old one does nothing.
 	epoch int
 	timer *time.Timer
@@ -54,8 +53,8 @@ const anyEpoch = -1
 //
 // It returns how many goroutines the connections that it cut left behind.
 func (p *proxy) replace(o order, epoch int) (left int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn.take()
+	defer p.turn.give()
 	if epoch != anyEpoch && epoch != p.epoch {
 		return 0, nil
 	}
@@ -93,7 +92,7 @@ func (p *proxy) replace(o order, epoch int) (left int, err error) {
 }
 
 // clients are the toxics that clients of the API have on the proxy, and whether they disabled
-// it. The caller holds mu.
+// it. The caller has the turn.
 func (p *proxy) clients() (toxics []json.RawMessage, disabled bool, err error) {
 	old, err := p.server.Collection.Get(p.name)
 	if err != nil {
