@@ -116,12 +116,17 @@ func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun
 		run.Samples = rec.Add
 	}
 	p := a.probeProgress(r)
-	run.Progress = p.step
+	run.Progress = func(now probe.Progress) {
+		if rec != nil {
+			rec.Begin() // the agent has begun: what an earlier run left may go
+		}
+		p.step(now)
+	}
 	result, runErr := agent.RunProbe(ctx, r, run)
 	p.end()
 	res.Summary, res.Interrupted = result.Summary, runErr != nil
 	if result.Summary.Evidence == "" { // no result came
-		if rec == nil {
+		if rec == nil || !rec.Begun() {
 			return runErr
 		}
 		res.Summary = rec.Summary("the samples alone: the run's own account did not come")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -322,6 +323,50 @@ func TestOutIsTriedFirst(t *testing.T) {
 		args := append(strings.Fields(command), "--target", "pg", "--out", filepath.Join(file, "dir"))
 		if code := w.run(t.Context(), args...); code != exitError || w.stdout.Len() > 0 || !strings.Contains(w.stderr.String(), "not a directory") {
 			t.Errorf("%s: exit code %d, %q", command, code, w.stderr.String())
+		}
+	}
+}
+
+// TestOutKeepsTheLast: what an earlier run wrote is there until another one measures.
+func TestOutKeepsTheLast(t *testing.T) {
+	dir := t.TempDir()
+	files := func() (names []string) {
+		for _, name := range []string{"result.json", "samples.jsonl", "metrics.txt", "otlp-traces.jsonl", "otlp-metrics.jsonl"} {
+			if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil && len(b) > 0 {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	w := world{agent: newFakeAgent()}
+	if code := w.run(t.Context(), "probe", "pg", "--target", "pg", "-n", "10", "--out", dir); code != 0 {
+		t.Fatalf("exit code %d, %s", code, w.stderr.String())
+	}
+	all := files()
+	if len(all) != 5 {
+		t.Fatalf("the run left %q", all)
+	}
+	for name, ends := range map[string]struct {
+		ctx  func() context.Context
+		dial error
+		args []string
+		want int
+	}{
+		"no agent": {dial: unreachable, want: exitUnreachable},
+		"refused":  {want: exitInterrupted, ctx: func() context.Context { ctx, cancel := context.WithCancel(t.Context()); cancel(); return ctx }},
+		"usage":    {want: exitUsage, args: []string{"--rate", "1/s", "--pace", "1s"}},
+	} {
+		w := world{agent: newFakeAgent(), dialErr: ends.dial}
+		ctx := t.Context()
+		if ends.ctx != nil {
+			ctx = ends.ctx()
+		}
+		code := w.run(ctx, append([]string{"probe", "pg", "--target", "pg", "-n", "10", "--out", dir}, ends.args...)...)
+		if code != ends.want {
+			t.Errorf("%s: exit code %d, %s", name, code, w.stderr.String())
+		}
+		if got := files(); !slices.Equal(got, all) {
+			t.Errorf("%s: it left %q of %q", name, got, all)
 		}
 	}
 }

@@ -43,39 +43,52 @@ type Recording struct {
 	tracer   *tracer
 	tally    *tally
 	recorder *probe.Recorder
+	begun    bool
 	err      error
 }
 
-// Record begins a recording in a folder, which is made if it is missing. What another
-// run left there under the same names is taken away.
+// Record prepares a recording in a folder, which is made if it is missing, and tried. What
+// another run left there stays until Begin.
 func Record(dir string, r probe.Request) (*Recording, error) {
 	r = r.WithDefaults()
 	if err := Prepare(dir); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{ResultFile, MetricsFile, OTLPMetricsFile} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("report: %w", err)
-		}
-	}
 	layer, err := json.Marshal(r.Layer)
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	rec := &Recording{dir: dir, layer: layer, tracer: newTracer(r), tally: newTally(r), recorder: probe.NewRecorder(r.Target, r.Layer, r.Threshold)}
-	if rec.samples, err = os.Create(filepath.Join(dir, SamplesFile)); err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	if rec.spans, err = os.Create(filepath.Join(dir, TracesFile)); err != nil {
-		_ = rec.samples.Close()
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	return rec, nil
+	return &Recording{dir: dir, layer: layer, tracer: newTracer(r), tally: newTally(r), recorder: probe.NewRecorder(r.Target, r.Layer, r.Threshold)}, nil
 }
+
+// Begin takes away what another run left in the folder under the same names, once: for when
+// this one is known to be carried out. Add and Finish do it, too. An error is Finish's.
+func (r *Recording) Begin() {
+	if r.begun {
+		return
+	}
+	r.begun = true
+	for _, name := range []string{ResultFile, MetricsFile, OTLPMetricsFile} {
+		if err := os.Remove(filepath.Join(r.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			r.err = errors.Join(r.err, err)
+		}
+	}
+	var err error
+	if r.samples, err = os.Create(filepath.Join(r.dir, SamplesFile)); err != nil {
+		r.err = errors.Join(r.err, err)
+	}
+	if r.spans, err = os.Create(filepath.Join(r.dir, TracesFile)); err != nil {
+		r.err = errors.Join(r.err, err)
+	}
+}
+
+// Begun says that this run's files are in the folder, and no longer another's.
+func (r *Recording) Begun() bool { return r.begun }
 
 // Add takes samples as lines of JSON; offset makes Unix time of their clock. After an
 // error, which Finish returns, nothing more is written, but all is still counted.
 func (r *Recording) Add(lines []byte, offset time.Duration) error {
+	r.Begin()
 	var out bytes.Buffer
 	var samples []probe.Sample
 	for line := range bytes.Lines(lines) {
@@ -102,7 +115,13 @@ func (r *Recording) Summary(evidence string) probe.Summary { return r.recorder.S
 
 // Finish writes the rest, and closes the recording.
 func (r *Recording) Finish(res ProbeResult, now time.Time) error {
-	err := errors.Join(r.err, r.samples.Close(), r.spans.Close())
+	r.Begin()
+	err := r.err
+	for _, f := range []*os.File{r.samples, r.spans} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
 	if err != nil {
 		err = fmt.Errorf("report: %w", err)
 	}

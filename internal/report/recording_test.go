@@ -73,7 +73,11 @@ func recordAll(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, ResultFile)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, ResultFile)); err != nil || rec.Begun() {
+		t.Error("another run's result is gone before this one has begun")
+	}
+	rec.Begin()
+	if _, err := os.Stat(filepath.Join(dir, ResultFile)); err == nil || !rec.Begun() {
 		t.Error("another run's result is still there")
 	}
 	all := recorded()
