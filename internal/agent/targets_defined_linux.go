@@ -309,25 +309,42 @@ func (a *Agent) removeTarget(ctx context.Context, name string, force bool) (clea
 		return nil, fault.WithHint(fmt.Errorf("target remove: %s is of lab %s, and goes with it: %w", name, t.Lab, errors.ErrUnsupported), "netemctl lab down "+t.Lab)
 	}
 	if err := a.definitions.checkNameOwner(ctx, name); err != nil {
-		return nil, err
+		return nil, err // before what waits
 	}
-	on := a.leases.Named(fault.Selector{Target: name})
-	for _, f := range on {
-		if who := clearingOwner(ctx); who != "" && f.Spec.Whose() != who {
-			return nil, fmt.Errorf("target remove: %w: fault %s on %s belongs to %s", fault.ErrConflict, f.ID, name, f.Spec.Owner)
+	err = a.leases.RetireIf(ctx, []string{name}, func(on []fault.Fault) error {
+		// Now that nothing can come: the name may be another's by now, and have a fault.
+		if err := a.definitions.checkNameOwner(ctx, name); err != nil {
+			return err
 		}
-	}
-	if len(on) > 0 && !force {
-		ids := make([]string, len(on))
-		for i, f := range on {
-			ids[i] = f.ID
+		cleared = on
+		return mayRetire(ctx, name, on, force)
+	}, func(context.Context) error {
+		there, err := a.definitions.remove(name)
+		if err == nil && !there {
+			err = fmt.Errorf("target remove: %w %q: somebody else has just removed it", target.ErrUnknown, name)
 		}
-		return nil, fault.WithHint(fmt.Errorf("target remove: %w: there are faults on %s: %s", fault.ErrConflict, name, strings.Join(ids, ", ")),
-			"clear them (netemctl clear --target "+name+"), or let --force do it")
-	}
-	err = a.leases.Retire(ctx, []string{name}, func(context.Context) error {
-		_, err := a.definitions.remove(name)
 		return err
 	})
-	return on, err
+	if err != nil {
+		return nil, err
+	}
+	return cleared, nil
+}
+
+// mayRetire refuses to take a name away from under faults that are not to end with it.
+func mayRetire(ctx context.Context, name string, on []fault.Fault, force bool) error {
+	for _, f := range on {
+		if who := clearingOwner(ctx); who != "" && f.Spec.Whose() != who {
+			return fmt.Errorf("target remove: %w: fault %s on %s belongs to %s", fault.ErrConflict, f.ID, name, f.Spec.Owner)
+		}
+	}
+	if len(on) == 0 || force {
+		return nil
+	}
+	ids := make([]string, len(on))
+	for i, f := range on {
+		ids[i] = f.ID
+	}
+	return fault.WithHint(fmt.Errorf("target remove: %w: there are faults on %s: %s", fault.ErrConflict, name, strings.Join(ids, ", ")),
+		"clear them (netemctl clear --target "+name+"), or let --force do it")
 }

@@ -293,6 +293,12 @@ func (m *Manager) unknownFault(id string) error {
 // no fault can be applied to them meanwhile. A fault that could not be cleared does
 // not keep down from being called, and is gone with its target when that succeeds.
 func (m *Manager) Retire(ctx context.Context, targets []string, down func(context.Context) error) error {
+	return m.RetireIf(ctx, targets, func([]fault.Fault) error { return nil }, down)
+}
+
+// RetireIf is Retire for who decides by the faults that there are: agree gets them when none
+// can come any more, and with its error nothing has been done.
+func (m *Manager) RetireIf(ctx context.Context, targets []string, agree func(on []fault.Fault) error, down func(context.Context) error) error {
 	var names []string
 	for _, name := range targets {
 		names = append(names, packetLane(name), streamLane(name))
@@ -310,9 +316,10 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 	defer leave()
 	m.mu.Lock()
 	var devices []string
+	var there []fault.Fault
 	for _, h := range m.order {
 		if slices.Contains(targets, h.fault.Spec.Target) {
-			on = append(on, h)
+			on, there = append(on, h), append(there, h.fault)
 			for _, s := range h.slots {
 				if s.lane != "" {
 					devices = append(devices, s.lane)
@@ -321,6 +328,9 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 		}
 	}
 	m.mu.Unlock()
+	if err := agree(there); err != nil {
+		return err
+	}
 	leaveDevices, err := m.lanes.enter(ctx, devices)
 	if err != nil {
 		return err

@@ -610,6 +610,47 @@ func TestRetireShutsNewFaultsOut(t *testing.T) {
 	})
 }
 
+// Who decides by a target's faults sees one that was being applied when he asked.
+func TestRetireDecidesByWhatIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newFakeEngine()
+		m := newManager(t, e)
+		resolve := m.cfg.Resolve
+		asked := 0
+		m.cfg.Resolve = func(ctx context.Context, s fault.Spec) (target.Target, error) {
+			if asked++; asked == 2 {
+				time.Sleep(time.Second) // on its way, and not held yet
+			}
+			return resolve(ctx, s)
+		}
+		applied := make(chan error, 1)
+		go func() {
+			_, err := m.Apply(t.Context(), loss(20))
+			applied <- err
+		}()
+		synctest.Wait()
+		if on := m.Named(fault.Selector{Target: "pg"}); len(on) > 0 {
+			t.Fatalf("it is there already: %+v", on)
+		}
+		refused := errors.New("there is a fault")
+		err := m.RetireIf(t.Context(), []string{"pg"}, func(on []fault.Fault) error {
+			if len(on) != 1 {
+				t.Errorf("%+v, want the one that came", on)
+			}
+			return refused
+		}, func(context.Context) error { t.Error("the target went"); return nil })
+		if !errors.Is(err, refused) {
+			t.Errorf("%v, want the refusal", err)
+		}
+		if err := <-applied; err != nil {
+			t.Error(err)
+		}
+		if got := m.List(t.Context()); len(got) != 1 || got[0].State != fault.Active {
+			t.Errorf("list: %+v, want the fault as it was", got)
+		}
+	})
+}
+
 func TestWatchingFindsWhatNobodyAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeEngine()
