@@ -2,15 +2,11 @@ package netemtest
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"netemd/internal/agent"
@@ -75,15 +71,18 @@ func startOwn(ctx context.Context) (*ownAgent, error) {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return nil, err
 	}
+	name, err := newName()
+	if err != nil {
+		return nil, err
+	}
 	o := &ownAgent{
-		dir:    filepath.Join(stateDir, fmt.Sprintf("%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:6]))),
+		dir:    filepath.Join(stateDir, name),
 		served: make(chan error, 1), log: &log{},
 	}
 	o.socket = filepath.Join(o.dir, "netemd.sock")
 	leftovers(ctx, o.log.logger())
 	leftLedgers(ctx, stateDir)
 	// Before the agent makes anything that would have to be cleared.
-	var err error
 	if o.watcher, err = startWatcher(o.dir); err != nil {
 		return nil, err
 	}
@@ -136,9 +135,7 @@ func leftovers(ctx context.Context, log *slog.Logger) {
 		return
 	}
 	for _, e := range entries {
-		number, _, _ := strings.Cut(e.Name(), "-")
-		pid, err := strconv.Atoi(number)
-		if err != nil || !e.IsDir() || syscall.Kill(pid, 0) == nil {
+		if !e.IsDir() || !dead(e.Name()) {
 			continue
 		}
 		if err := cleanUp(ctx, filepath.Join(stateDir, e.Name()), log); err != nil {

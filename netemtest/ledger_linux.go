@@ -2,7 +2,6 @@ package netemtest
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +18,7 @@ import (
 	"netemd/internal/lab"
 )
 
-// ledgerSuffix ends the names of ledgers, which begin with the process's number.
+// ledgerSuffix ends the names of ledgers, which begin with the process (newName).
 const ledgerSuffix = ".labs"
 
 // ledger is a file with the labs that this process has a running agent keep. Faults end there
@@ -69,7 +67,11 @@ func openLedger(ctx context.Context, socket string) (*ledger, error) {
 		return nil, err
 	}
 	leftLedgers(ctx, dir)
-	l := &ledger{path: filepath.Join(dir, fmt.Sprintf("%d-%s%s", os.Getpid(), strings.ToLower(rand.Text()[:6]), ledgerSuffix))}
+	name, err := newName()
+	if err != nil {
+		return nil, err
+	}
+	l := &ledger{path: filepath.Join(dir, name+ledgerSuffix)}
 	if l.Socket = socket; socket != "" {
 		if l.Socket, err = filepath.Abs(socket); err != nil {
 			return nil, err
@@ -119,9 +121,7 @@ func leftLedgers(ctx context.Context, dir string) {
 		return
 	}
 	for _, e := range entries {
-		number, _, _ := strings.Cut(e.Name(), "-")
-		pid, err := strconv.Atoi(number)
-		if err != nil || e.IsDir() || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		if e.IsDir() || !dead(e.Name()) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

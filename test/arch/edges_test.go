@@ -17,7 +17,7 @@ var allowed = map[string][]string{
 	// The probes of protocols that pass a policy's deadline and key on ask its package for them.
 	"probe/": {"probe", "probe/policy", "probe/grpc/echo"},
 	// Faults in the tests of others: a client of an agent that may be in the same process.
-	"netemtest":        {"internal/agent", "internal/child", "internal/client", "internal/config", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "namespaces", "qdisc"},
+	"netemtest":        {"internal/agent", "internal/child", "internal/client", "internal/config", "internal/container", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile", "internal/target", "namespaces", "qdisc"},
 	"test/":            {"api/", "internal/", "qdisc", "namespaces", "probe", "probe/", "test/"},
 	"cmd/netemctl":     {"internal/cli", "internal/client", "internal/version"},
 	"cmd/netemd":       {"internal/agent", "internal/child", "internal/config", "internal/fault", "internal/version", "qdisc"},
