@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"netemd/internal/client"
 	"netemd/internal/experiment"
 	"netemd/internal/fault"
 	"netemd/internal/report"
 	"netemd/internal/version"
-	"netemd/probe"
 	"netemd/qdisc"
 )
 
@@ -22,15 +22,19 @@ const compareLoss qdisc.Percent = 20
 
 func (a *app) compare() *cobra.Command {
 	var f packetFlags
-	var calls callFlags
+	var calls comparedCalls
 	var out string
 	cmd := &cobra.Command{
-		Use: "compare --target NAME [flags]", Short: "No fault, packet layer and proxy layer side by side",
+		Use: "compare --target NAME [--probe KIND] [flags]", Short: "No fault, packet layer and proxy layer side by side",
 		DisableFlagsInUseLine: true, ValidArgsFunction: cobra.NoFileCompletions, Args: arguments(0, "--target pg --loss 20%"),
 		Long: `Make the same calls four times: without a fault, with a packet fault (20 % loss if
 none is named), through a proxy that does nothing, and through the proxy with
 latency of the packet fault's median. The table shows what a proxy cannot show: the
 long tail that packet loss makes.
+
+The calls are those of 'netemctl probe KIND', with its options. --rate is told apart by
+its unit: 10mbit is the fault's, 100/s the calls'. A seed is that of both. Of udp there
+are two rows: a TCP proxy carries no packets.
 
 It exits 4 when the rows must not be compared: when the fault was lost on the way,
 or no packet matched it.`,
@@ -43,9 +47,10 @@ or no packet matched it.`,
 	i.done(true)
 	one(cmd, &f.way, "direction", "packets that go to the target, that come from it, or both", way(fault.To), way(fault.From), way(fault.Both))
 	engineFlag(cmd, &f.engine)
-	calls.add(cmd.Flags())
+	calls.add(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "write result.json, report.html and samples.jsonl to this `DIR`")
 	cmd.RunE = a.do(func(cmd *cobra.Command, _ []string) error {
+		cmd.Flags().Lookup("rate").Changed = f.patch.Rate != nil // else it is the calls' alone
 		if !f.impairs() {
 			f.patch.Loss = new(compareLoss)
 		}
@@ -56,26 +61,35 @@ or no packet matched it.`,
 		if err != nil {
 			return err
 		}
-		return a.runCompare(cmd.Context(), spec, calls, out)
+		calls.seed = spec.Packet.Seed
+		request, err := calls.request(a, cmd)
+		if err != nil {
+			return err
+		}
+		run, policy, err := calls.run()
+		if err != nil {
+			return err
+		}
+		return a.runCompare(cmd.Context(), spec, experiment.Plan{Request: request, Policy: policy}, run, out)
 	})
 	return cmd
 }
 
-func (a *app) runCompare(ctx context.Context, spec fault.Spec, calls callFlags, out string) error {
+// runCompare fills the plan, which has the calls, and follows it.
+func (a *app) runCompare(ctx context.Context, spec fault.Spec, p experiment.Plan, run client.ProbeRun, out string) error {
 	agent, err := a.dial()
 	if err != nil {
 		return err
 	}
 	defer agent.Close()
-	p, err := comparePlan(ctx, agent, spec, calls)
-	if err != nil {
+	if err := fillPlan(ctx, agent, spec, &p); err != nil {
 		return err
 	}
 	if err := prepare(out); err != nil {
 		return err
 	}
 	pr := a.progress()
-	c, err := experiment.Compare(ctx, p, agent, agent, pr.step)
+	c, err := experiment.Compare(ctx, p, &rowProber{agent: agent, run: run}, agent, pr.step)
 	pr.end()
 	if err != nil {
 		return hintUnsupported(err, spec)
@@ -101,20 +115,19 @@ func (a *app) runCompare(ctx context.Context, spec fault.Spec, calls callFlags, 
 	return nil
 }
 
-// comparePlan looks at what the comparison depends on before anything is done.
-func comparePlan(ctx context.Context, agent Agent, spec fault.Spec, calls callFlags) (experiment.Plan, error) {
-	var none experiment.Plan
+// fillPlan looks at what the comparison depends on before anything is done.
+func fillPlan(ctx context.Context, agent Agent, spec fault.Spec, p *experiment.Plan) error {
 	t, err := agent.Resolve(ctx, spec.Target)
 	if err != nil {
-		return none, err
+		return err
 	}
 	fs, err := agent.List(ctx)
 	if err != nil {
-		return none, err
+		return err
 	}
 	for _, f := range fs {
 		if f.Spec.Target == spec.Target && (f.State == fault.Active || f.State == fault.Drifted) {
-			return none, fault.WithHint(
+			return fault.WithHint(
 				fmt.Errorf("compare: %s already has a fault, %s (%s), so there is no control run", spec.Target, f.ID, words(f.Spec)),
 				"take it away: netemctl clear "+f.ID,
 			)
@@ -122,17 +135,15 @@ func comparePlan(ctx context.Context, agent Agent, spec fault.Spec, calls callFl
 	}
 	v, err := agent.Version(ctx)
 	if err != nil {
-		return none, err
+		return err
 	}
-	p := experiment.Plan{
-		Target: spec.Target, Packet: *spec.Packet, Direction: directionOf(spec), Engine: spec.Engine, Probe: probe.KindPostgres,
-		Count: calls.count, Concurrency: calls.concurrency, Pace: calls.spacing(), Timeout: calls.timeout, Proxy: t.Proxy.IsValid(), Asked: words(spec),
-		Environment: experiment.Environment{
-			Kernel: v.Kernel, AgentVersion: v.Version, ClientVersion: version.String(), GoVersion: v.GoVersion,
-			Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
-		},
+	p.Target, p.Packet, p.Direction, p.Engine = spec.Target, *spec.Packet, directionOf(spec), spec.Engine
+	p.Proxy, p.Asked = t.Proxy.IsValid(), words(spec)
+	p.Environment = experiment.Environment{
+		Kernel: v.Kernel, AgentVersion: v.Version, ClientVersion: version.String(), GoVersion: v.GoVersion,
+		Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
 	}
-	return p, nil
+	return nil
 }
 
 func compareText(c experiment.Comparison) func(io.Writer, style) {
@@ -146,6 +157,7 @@ func compareText(c experiment.Comparison) func(io.Writer, style) {
 			addSummary(&t, paint, r.Summary)
 		}
 		t.write(w, s)
+		pairs(w, s, report.RowDetails(c))
 		fmt.Fprintln(w)
 		for _, line := range report.Explain(c) {
 			wrap(w, line)

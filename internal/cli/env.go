@@ -68,7 +68,6 @@ type Command struct {
 type Agent interface {
 	experiment.Applier
 	experiment.Faults
-	experiment.Prober
 	ProbeRunner
 	FaultStore
 	PacketStore

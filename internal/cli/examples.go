@@ -152,9 +152,10 @@ netemctl probe http --target http --rate 20/s --spike 200/2s@5s --duration 15s`,
 netemctl probe grpc --target grpc -n 200
 netemctl probe grpc --target grpc --mode bidi --messages 100 --bytes 1KiB -n 20`,
 	"compare": `
-netemctl compare --target pg
 netemctl compare --target pg --loss 5% --delay 20ms
-netemctl compare --target pg --loss 20% -n 500 --out out/compare`,
+netemctl compare --target pg --loss 20% -n 500 --out out/compare
+netemctl compare --target http --probe http --path /delay/5ms --rate 50/s --duration 20s --loss 5%
+netemctl compare --target grpc --probe grpc --mode bidi --policy full-jitter --delay 20ms`,
 
 	"lab": `
 netemctl lab up pg

@@ -35,11 +35,18 @@ const (
 
 func (l *loadFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	l.addShared(cmd)
+	flags.Var(typed(&l.rate, "RATE", parseCallRate, nil), "rate", "open loop: calls a second, such as 100/s, whatever the others do")
+	flags.Var(typed(&l.seed, "N", unsigned[uint64](64, 1), nil), "seed", "seed of what is drawn: arrivals, and jitter of policies; drawn if it is not given")
+}
+
+// addShared adds the flags that have no other meaning beside a fault's.
+func (l *loadFlags) addShared(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	l.callFlags.add(flags)
 	l.slow, l.inFlight, l.arrival = probe.SlowThreshold, probe.DefaultMaxInFlight, arrivalConstant
 	flags.Var(typed(&l.duration, "TIME", positive, none), "duration", "end after this time, warm-up included; without -n there is no other end")
 	flags.Var(typed(&l.warmup, "TIME", positive, none), "warmup", "calls of this first part are in no number")
-	flags.Var(typed(&l.rate, "RATE", parseCallRate, nil), "rate", "open loop: calls a second, such as 100/s, whatever the others do")
 	one(cmd, &l.arrival, "arrival", "how an open loop's calls are spaced: evenly, or drawn", arrivalConstant, arrivalPoisson)
 	flags.Var(typed(&l.ramp, "A..B/TIME", parseRamp, nil), "ramp", "open loop: a rate that changes evenly, such as 10..500/30s")
 	flags.Var(&value{kind: "RATE/TIME@START", set: func(s string) error {
@@ -51,7 +58,6 @@ func (l *loadFlags) add(cmd *cobra.Command) {
 	}}, "spike", "beside --rate: another rate for a time, such as 1000/2s@10s; may be given several times")
 	flags.Var(typed(&l.inFlight, "N", integer(1, probe.MaxMaxInFlight), func(n int) string { return fmt.Sprint(n) }), "max-in-flight", "most calls of an open loop that are under way")
 	flags.Var(typed(&l.slow, "TIME", positive, time.Duration.String), "slow", "a call above this gets a cause")
-	flags.Var(typed(&l.seed, "N", unsigned[uint64](64, 1), nil), "seed", "seed of what is drawn: arrivals, and jitter of policies; drawn if it is not given")
 	flags.Var(once(&l.policy, "FILE", "a built-in policy, or the path of a file"), "policy", "client policy: a `FILE`, or a built-in one ('netemctl policy example' lists them)")
 	_ = cmd.RegisterFlagCompletionFunc("policy", completePolicies(cobra.ShellCompDirectiveDefault))
 }

@@ -51,25 +51,26 @@ A closed loop makes the next call when one has ended (--concurrency, --pace). An
 (--rate, --ramp, --spike) makes each call when it is due, whatever the others do, and counts
 its latency from then on: a closed loop waits out a server that stalls, and hides it.`,
 	})
-	cmd.AddCommand(a.probePostgres(), a.probeTCP(), a.probeUDP(), a.probeHTTP(), a.probeGRPC())
+	for _, k := range kinds {
+		cmd.AddCommand(a.probeKind(k))
+	}
 	return cmd
 }
 
-// probeKind is a command for one kind of probe; options fills the request's part that is
-// of that kind alone.
-func (a *app) probeKind(kind, example, short, long string, options func(cmd *cobra.Command, r *probe.Request)) *cobra.Command {
-	r := &probe.Request{Kind: kind, Layer: probe.LayerDirect}
+// probeKind is a command for one kind of probe.
+func (a *app) probeKind(k kind) *cobra.Command {
+	r := &probe.Request{Kind: k.name, Layer: probe.LayerDirect}
 	var load loadFlags
 	var out string
 	cmd := &cobra.Command{
-		Use: kind + " --target NAME [flags]", Short: short, DisableFlagsInUseLine: true,
-		Long: long + " It exits 0 when it\ncould measure, whatever the calls did.",
-		Args: arguments(0, "--target "+example), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: k.name + " --target NAME [flags]", Short: k.short, DisableFlagsInUseLine: true,
+		Long: k.long + " It exits 0 when it\ncould measure, whatever the calls did.",
+		Args: arguments(0, "--target "+k.example), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().Var(once(&r.Target, "NAME", wantTarget), "target", "`NAME` of the target; required")
 	a.completeTargets(cmd)
-	options(cmd, r)
-	if kind != probe.KindUDP {
+	k.options(cmd, r)
+	if k.name != probe.KindUDP {
 		one(cmd, &r.Layer, "layer", "straight to the target, or through its proxy", probe.LayerDirect, probe.LayerProxy)
 	}
 	load.add(cmd)
@@ -81,24 +82,31 @@ func (a *app) probeKind(kind, example, short, long string, options func(cmd *cob
 		if err := load.into(cmd, r); err != nil {
 			return err
 		}
-		run := client.ProbeRun{}
-		res := report.ProbeResult{Kind: kind}
-		if load.policy != "" {
-			p, err := readPolicy(load.policy)
-			if err != nil {
-				return err
-			}
-			if run.PolicyFile, run.PolicyYAML, err = policyfile.Load(load.policy); err != nil {
-				return err
-			}
-			res.Policy = p.Name
+		run, name, err := load.run()
+		if err != nil {
+			return err
 		}
+		res := report.ProbeResult{Kind: k.name, Policy: name}
 		if err := r.Validate(); err != nil {
 			return err
 		}
 		return a.runProbe(cmd.Context(), *r, run, res, out)
 	})
 	return cmd
+}
+
+// run is how the calls are made beside their request, and the name of their policy.
+func (l *loadFlags) run() (client.ProbeRun, string, error) {
+	var run client.ProbeRun
+	if l.policy == "" {
+		return run, "", nil
+	}
+	p, err := readPolicy(l.policy)
+	if err != nil {
+		return run, "", err
+	}
+	run.PolicyFile, run.PolicyYAML, err = policyfile.Load(l.policy)
+	return run, p.Name, err
 }
 
 // runProbe measures, and tells and writes what was measured, also when the run broke off.

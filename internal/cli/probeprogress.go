@@ -83,7 +83,7 @@ func probeLine(r probe.Request, at probe.Progress) string {
 	}
 	parts = append(parts, done)
 	if s := at.Elapsed.Seconds(); s > 0 {
-		parts = append(parts, figure(float64(at.Done)/s)+"/s")
+		parts = append(parts, report.Figure(float64(at.Done)/s)+"/s")
 	}
 	if at.Failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", at.Failed))

@@ -12,9 +12,11 @@ import (
 	"netemd/qdisc"
 )
 
-// Prober runs a probe.
+// Prober runs a probe. row is the layer that the run is a row of, empty for the
+// calibration, which is in no row. The result has the samples, or none where there were
+// more than are kept.
 type Prober interface {
-	Probe(ctx context.Context, r probe.Request, progress func(done, count int)) (probe.Result, error)
+	Probe(ctx context.Context, row string, r probe.Request, progress func(done, count int)) (probe.Result, error)
 }
 
 // Plan is what to compare.
@@ -23,13 +25,12 @@ type Plan struct {
 	Packet    qdisc.Netem
 	Direction fault.Direction
 	Engine    fault.Engine
-	// Probe is the kind of probe: "pg".
-	Probe string
-	// Count, Concurrency, Pace and Timeout are probe.Request's.
-	Count, Concurrency int
-	Pace               time.Duration
-	Timeout            time.Duration
-	// Proxy says that the target has one; without it there are two rows.
+	// Request is each row's, whose target and layer are filled in.
+	Request probe.Request
+	// Policy is the name of the client policy around the calls; empty: none.
+	Policy string
+	// Proxy says that the target has one; without it there are two rows. Of the kind udp
+	// there are two in any case.
 	Proxy bool
 	// Asked says the packet fault in words.
 	Asked       string
@@ -43,18 +44,20 @@ type Progress func(step string, done, count int)
 // Numbers that a comparison rests on.
 const (
 	calibrationCalls = 20
-	// responseTurns is how often the server answers in one call after the TCP
-	// handshake: pgx with SCRAM, then prepare and execute. It only sizes the
-	// calibration; the number that is used is measured.
-	responseTurns = 5
+	// pgTurns is how often the server answers in a call of PostgreSQL after the TCP
+	// handshake: pgx with SCRAM, then prepare and execute; of other calls it is one. It only
+	// sizes the calibration where the row without a toxic did not count its turns; the
+	// number that is used is measured.
+	pgTurns = 5
 	// busyShare is the share of slow calls without a fault from which the machine is
 	// called busy.
 	busyShare = 0.05
 	// sameMedian is how far two medians may be apart, as a share, to be called the
 	// same.
 	sameMedian = 0.2
-	// minTurns guards the division where a measurement makes no sense.
-	minTurns = 1
+	// minTurns is the number below which a latency toxic does not touch a call at all, as a
+	// connect, which the proxy answers by itself.
+	minTurns = 0.5
 )
 
 // Compare runs the rows one after the other. Every fault is cleared on every way
@@ -62,16 +65,21 @@ const (
 // ctx's cause as the error.
 func Compare(ctx context.Context, p Plan, prober Prober, faults Faults, progress Progress) (Comparison, error) {
 	r := &run{plan: p, prober: prober, faults: faults, progress: progress}
+	q := p.Request.WithDefaults()
 	r.result = Comparison{
-		Target: p.Target, Asked: p.Asked, Direction: p.Direction, Count: p.Count, Concurrency: p.Concurrency,
-		PaceMS: max(0, ms(p.Pace)), TimeoutMS: ms(p.Timeout), Environment: p.Environment, Started: time.Now(),
+		Target: p.Target, Asked: p.Asked, Direction: p.Direction, Kind: q.Kind, Calls: CallWords(q), Policy: p.Policy,
+		Count: q.Count, Concurrency: q.Concurrency, PaceMS: max(0, ms(q.Pace)), DurationMS: ms(q.Length()),
+		TimeoutMS: ms(q.Timeout), Environment: p.Environment, Started: time.Now(),
 		Rows: []Row{}, Placement: []string{}, Reasons: []string{}, Warnings: []string{},
 	}
 	steps := []func(context.Context) error{r.none, r.packet}
-	if p.Proxy {
-		steps = append(steps, r.proxy, r.proxyLatency)
-	} else {
+	switch {
+	case q.Kind == probe.KindUDP:
+		r.warn("udp has no rows of the proxy layer: a TCP proxy carries no packets")
+	case !p.Proxy:
 		r.warn("target %s has no proxy, so there are no rows of the proxy layer", p.Target)
+	default:
+		steps = append(steps, r.proxy, r.proxyLatency)
 	}
 	var err error
 	for _, step := range steps {
@@ -93,7 +101,7 @@ type run struct {
 }
 
 func (r *run) none(ctx context.Context) error {
-	res, took, err := r.probe(ctx, "no fault", "direct", r.plan.Count)
+	res, took, err := r.probe(ctx, "no fault", LayerNone, r.plan.Request)
 	if err != nil {
 		return err
 	}
@@ -125,7 +133,7 @@ func (r *run) packet(ctx context.Context) error {
 	r.result.Engine, r.result.EngineReason = f.Engine, f.EngineReason
 	r.result.Placement = append(r.result.Placement, f.Placement...)
 	r.result.Warnings = append(r.result.Warnings, f.Warnings...)
-	res, took, err := r.probe(ctx, "packet layer: "+r.plan.Asked, "direct", r.plan.Count)
+	res, took, err := r.probe(ctx, "packet layer: "+r.plan.Asked, LayerPacket, r.plan.Request)
 	last, releaseErr := h.Release(ctx)
 	if err != nil {
 		return errors.Join(err, releaseErr)
@@ -177,7 +185,7 @@ func (r *run) judge(last fault.Fault, loss *Loss, gaps Gaps, releaseErr error) {
 }
 
 func (r *run) proxy(ctx context.Context) error {
-	res, took, err := r.probe(ctx, "through the proxy, no toxic", "proxy", r.plan.Count)
+	res, took, err := r.probe(ctx, "through the proxy, no toxic", LayerProxy, r.plan.Request)
 	if err != nil {
 		return err
 	}
@@ -200,23 +208,30 @@ func (r *run) proxyLatency(ctx context.Context) error {
 			LayerProxyLatency)
 		return nil
 	}
-	first := roundMS(gap / responseTurns)
-	calls := min(calibrationCalls, r.plan.Count)
-	cal, _, err := r.withLatency(ctx, first, "calibrating the latency toxic", calls)
+	guess := r.turns(plain)
+	first := roundMS(gap / guess)
+	few := calibration(r.plan.Request)
+	cal, _, err := r.withLatency(ctx, first, "calibrating the latency toxic", "", few)
 	if err != nil {
 		return err
 	}
-	turns := float64(responseTurns)
+	turns := guess
 	if p50 := cal.Summary.P50; p50 != nil {
-		turns = max(minTurns, (*p50-*plain.P50)/ms(first))
+		turns = (*p50 - *plain.P50) / ms(first)
 	} else {
-		r.warn("no call succeeded while the latency toxic was calibrated; %d answers a call are assumed", responseTurns)
+		r.warn("no call succeeded while the latency toxic was calibrated; %g answers a call are assumed", guess)
 	}
+	if math.Abs(turns) < minTurns { // far below 0 the machine has become quicker meanwhile
+		r.warn("no row %s: a latency toxic does not make these calls slower, for they wait for no answer of the server that passes the proxy",
+			LayerProxyLatency)
+		return nil
+	}
+	turns = max(1, turns)
 	added := roundMS(gap / turns)
 	r.result.Latency = &Latency{
-		AddedMS: ms(added), Turns: math.Round(turns*100) / 100, CalibrationCalls: calls, CalibrationMS: ms(first),
+		AddedMS: ms(added), Turns: math.Round(turns*100) / 100, CalibrationCalls: few.Count, CalibrationMS: ms(first),
 	}
-	res, took, err := r.withLatency(ctx, added, "through the proxy, latency of the same median", r.plan.Count)
+	res, took, err := r.withLatency(ctx, added, "through the proxy, latency of the same median", LayerProxyLatency, r.plan.Request)
 	if err != nil {
 		return err
 	}
@@ -228,8 +243,28 @@ func (r *run) proxyLatency(ctx context.Context) error {
 	return nil
 }
 
+// turns is how often a call is thought to wait for the server, for the calibration.
+func (r *run) turns(plain *Row) float64 {
+	switch {
+	case plain.Turns != nil && *plain.Turns >= 1:
+		return *plain.Turns
+	case r.result.Kind == probe.KindPostgres:
+		return pgTurns
+	}
+	return 1
+}
+
+// calibration is a few of the calls: there must be enough for a median, in the same loop.
+func calibration(r probe.Request) probe.Request {
+	r.Duration, r.Warmup = 0, 0
+	if r.Count == 0 || r.Count > calibrationCalls {
+		r.Count = calibrationCalls
+	}
+	return r
+}
+
 func (r *run) withLatency(
-	ctx context.Context, d time.Duration, step string, count int,
+	ctx context.Context, d time.Duration, step, row string, calls probe.Request,
 ) (probe.Result, time.Duration, error) {
 	h, err := Hold(ctx, r.faults, fault.Spec{
 		Target: r.plan.Target,
@@ -238,7 +273,7 @@ func (r *run) withLatency(
 	if err != nil {
 		return probe.Result{}, 0, fmt.Errorf("proxy layer: %w", err)
 	}
-	res, took, err := r.probe(ctx, step, "proxy", count)
+	res, took, err := r.probe(ctx, step, row, calls)
 	last, releaseErr := h.Release(ctx)
 	switch {
 	case err != nil:
@@ -251,18 +286,22 @@ func (r *run) withLatency(
 	return res, took, nil
 }
 
-func (r *run) probe(ctx context.Context, step, layer string, count int) (probe.Result, time.Duration, error) {
-	r.progress(step, 0, count)
+func (r *run) probe(ctx context.Context, step, row string, calls probe.Request) (probe.Result, time.Duration, error) {
+	calls.Target, calls.Layer = r.plan.Target, probe.LayerDirect
+	if row != LayerNone && row != LayerPacket {
+		calls.Layer = probe.LayerProxy
+	}
+	r.progress(step, 0, calls.Count)
 	began := time.Now()
-	res, err := r.prober.Probe(ctx, probe.Request{
-		Kind: r.plan.Probe, Target: r.plan.Target, Layer: layer, Count: count,
-		Concurrency: r.plan.Concurrency, Pace: r.plan.Pace, Timeout: r.plan.Timeout,
-	}, func(done, count int) { r.progress(step, done, count) })
+	res, err := r.prober.Probe(ctx, row, calls, func(done, count int) { r.progress(step, done, count) })
 	if ctx.Err() != nil {
 		return res, 0, context.Cause(ctx)
 	}
 	if err != nil {
 		return res, 0, fmt.Errorf("%s: %w", step, err)
+	}
+	if row != "" && len(res.Samples) < res.Summary.Count {
+		r.warn("row %s has %d calls: with more than %d, they are in no curve and not in samples.jsonl", row, res.Summary.Count, probe.DefaultKeep)
 	}
 	return res, time.Since(began), nil
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"netemd/internal/fault"
+	"netemd/probe"
 	"netemd/qdisc"
 )
 
 func plan() Plan {
 	return Plan{
-		Target: "pg", Packet: qdisc.Netem{Loss: 20}, Direction: fault.To, Engine: fault.Auto, Probe: "pg",
-		Count: 200, Concurrency: 4, Timeout: 5 * time.Second, Proxy: true, Asked: "loss 20% to pg",
+		Target: "pg", Packet: qdisc.Netem{Loss: 20}, Direction: fault.To, Engine: fault.Auto,
+		Request: probe.Request{Count: 200, Concurrency: 4, Timeout: 5 * time.Second}, Proxy: true, Asked: "loss 20% to pg",
 	}
 }
 
@@ -64,7 +65,7 @@ func TestCompare(t *testing.T) {
 // TestCompareSameMedian has an agent whose calls have another number of turns than
 // the calibration starts from.
 func TestCompareSameMedian(t *testing.T) {
-	for _, turns := range []float64{1, 2, 5, 8} {
+	for _, turns := range []float64{1, 2, 5, 8} { // 1 and more: below that there is no row
 		a := newAgent()
 		a.turns = turns
 		c, err := Compare(t.Context(), plan(), a, a, quiet)
@@ -199,5 +200,72 @@ func TestCompareApplyFails(t *testing.T) {
 	a.applyErr = fault.ErrConflict
 	if _, err := Compare(t.Context(), plan(), a, a, quiet); !errors.Is(err, fault.ErrConflict) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestCompareKinds: what the rows are of each kind, and how the calibration finds its way.
+func TestCompareKinds(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		request probe.Request
+		turns   float64
+		rows    string
+		warning string
+		calls   string
+	}{
+		{"pg", probe.Request{}, 5, "none packet proxy proxy+latency", "", "a new connection and one prepared query"},
+		{"pool", probe.Request{Postgres: probe.PostgresOptions{Mode: "query", Pool: 3}}, 1, "none packet proxy proxy+latency", "", "one simple query on one of 3 kept connections"},
+		{"http", probe.Request{Kind: probe.KindHTTP}, 1, "none packet proxy proxy+latency", "", "GET / by HTTP/1.1 on a new connection"},
+		{"grpc", probe.Request{Kind: probe.KindGRPC, GRPC: probe.GRPCOptions{Mode: "bidi"}}, 11, "none packet proxy proxy+latency", "", "a stream both ways of 10 messages of gRPC, 64B a message, on one channel for all"},
+		{"tcp connect", probe.Request{Kind: probe.KindTCP}, 0, "none packet proxy", "wait for no answer of the server", "a new connection"},
+		{"udp", probe.Request{Kind: probe.KindUDP}, 1, "none packet", "a TCP proxy carries no packets", "a packet of 64B there and back"},
+	} {
+		a, p := newAgent(), plan()
+		a.turns = c.turns
+		c.request.Count = 100
+		p.Request = c.request
+		got, err := Compare(t.Context(), p, a, a, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []string
+		for _, r := range got.Rows {
+			rows = append(rows, r.Layer)
+		}
+		told := strings.Join(got.Warnings, "\n")
+		if strings.Join(rows, " ") != c.rows || got.Calls != c.calls || (c.warning == "") != (told == "") || !strings.Contains(told, c.warning) {
+			t.Errorf("%s: rows %q, calls %q, warnings %q", c.name, rows, got.Calls, told)
+		}
+		if l := got.Latency; l != nil && l.Turns != c.turns {
+			t.Errorf("%s: %g turns, want %g", c.name, l.Turns, c.turns)
+		}
+		for _, asked := range a.asked {
+			if asked.Kind != c.request.Kind || asked.Target != "pg" || (asked.Layer == probe.LayerProxy) != (asked.row == "" || strings.HasPrefix(asked.row, "proxy")) {
+				t.Errorf("%s: asked for %+v", c.name, asked)
+			}
+			if asked.row == "" && (asked.Count != calibrationCalls || asked.Duration != 0) {
+				t.Errorf("%s: the calibration made %d calls for %v", c.name, asked.Count, asked.Duration)
+			}
+		}
+	}
+}
+
+// TestCompareOpenLoop: a run that only its duration ends has the same loop in every row, and a
+// calibration that ends by its count.
+func TestCompareOpenLoop(t *testing.T) {
+	a, p := newAgent(), plan()
+	p.Request = probe.Request{Duration: time.Minute, Warmup: time.Second, Open: &probe.OpenLoop{Stages: []probe.Stage{{From: 10, To: 10}}}}
+	a.endless = 600
+	c, err := Compare(t.Context(), p, a, a, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Count != 0 || c.DurationMS != 60_000 || c.Concurrency != 0 || len(c.Rows) != 4 {
+		t.Errorf("comparison %d calls, %g ms, concurrency %d, %d rows", c.Count, c.DurationMS, c.Concurrency, len(c.Rows))
+	}
+	for _, asked := range a.asked {
+		if asked.Open == nil || (asked.row == "") != (asked.Count == calibrationCalls && asked.Duration == 0 && asked.Warmup == 0) {
+			t.Errorf("asked for %+v", asked)
+		}
 	}
 }

@@ -27,9 +27,16 @@ type Comparison struct {
 	EngineReason string          `json:"engine_reason"`
 	Direction    fault.Direction `json:"direction"`
 	Placement    []string        `json:"placement"`
-	// Count, Concurrency, PaceMS (the least time between two starts) and TimeoutMS
-	// are the same for every row.
+	// Kind is the probe's, Calls says in words what a call is, Policy is the name of the
+	// client policy around it, empty for none.
+	Kind   string `json:"probe"`
+	Calls  string `json:"calls"`
+	Policy string `json:"policy_name,omitempty"`
+	// Count (0: no limit), DurationMS (0: no limit), Concurrency (0: an open loop, whose
+	// rates stand in each row's load), PaceMS (the least time between two starts) and
+	// TimeoutMS are the same for every row.
 	Count       int     `json:"count"`
+	DurationMS  float64 `json:"duration_ms,omitempty"`
 	Concurrency int     `json:"concurrency"`
 	PaceMS      float64 `json:"pace_ms"`
 	TimeoutMS   float64 `json:"timeout_ms"`

@@ -38,6 +38,14 @@ type agent struct {
 	// busy is added to every call, in ms; settle is taken off after the third run.
 	busy, settle float64
 	runs         int
+	// asked are the requests, endless is how many calls one without a count makes.
+	asked   []askedProbe
+	endless int
+}
+
+type askedProbe struct {
+	probe.Request
+	row string
 }
 
 func newAgent() *agent {
@@ -124,9 +132,13 @@ func (a *agent) Clear(ctx context.Context, s fault.Selector) ([]fault.Fault, err
 	return []fault.Fault{f}, nil
 }
 
-func (a *agent) Probe(ctx context.Context, r probe.Request, progress func(done, count int)) (probe.Result, error) {
+func (a *agent) Probe(ctx context.Context, row string, r probe.Request, progress func(done, count int)) (probe.Result, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.asked = append(a.asked, askedProbe{r, row})
+	if r.Count == 0 {
+		r.Count = a.endless
+	}
 	if a.during != nil {
 		a.during(r.Layer, len(a.faults))
 	}

@@ -23,10 +23,14 @@ type curve struct {
 func curves(rows []experiment.Row) []curve {
 	var out []curve
 	for _, r := range rows {
-		c := curve{Layer: r.Layer, Count: len(r.Samples)}
+		c := curve{Layer: r.Layer}
 		for _, s := range r.Samples {
-			if s.Class == probe.OK {
-				c.Steps = append(c.Steps, float64(s.EndNS-s.StartNS)/1e6)
+			if s.Warmup {
+				continue
+			}
+			c.Count++
+			if s.Class == probe.OK && s.Degraded == "" {
+				c.Steps = append(c.Steps, float64(s.Latency())/1e6)
 			}
 		}
 		sort.Float64s(c.Steps)

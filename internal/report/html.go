@@ -47,7 +47,10 @@ type pageData struct {
 	Curves    []curve
 	Plots     []plotData
 	Causes    []causeRow
-	Loss      string
+	// Made says how the calls were made, Details what not every kind of them has.
+	Made    string
+	Details [][2]string
+	Loss    string
 	Meanings  []meaning
 	Facts     [][2]string
 	NoTail    bool
@@ -90,7 +93,7 @@ func WriteHTML(w io.Writer, c experiment.Comparison) error {
 	}
 	d := pageData{
 		Comparison: c, Sentences: Explain(c), Headline: headline(c), Curves: curves(c.Rows),
-		Loss: LossLine(c.Row(experiment.LayerPacket)), Meanings: meanings(c), Facts: facts(c),
+		Made: made(c), Details: RowDetails(c), Loss: LossLine(c.Row(experiment.LayerPacket)), Meanings: meanings(c), Facts: facts(c),
 	}
 	packet, lat := c.Row(experiment.LayerPacket), c.Row(experiment.LayerProxyLatency)
 	d.NoTail = packet != nil && lat != nil && packet.P99 != nil && lat.P99 != nil && *packet.P99 >= 2**lat.P99
@@ -175,11 +178,39 @@ func meanings(c experiment.Comparison) []meaning {
 	return out
 }
 
+// made says how the calls of each row were made.
+func made(c experiment.Comparison) string {
+	var parts []string
+	if c.Count > 0 {
+		parts = append(parts, fmt.Sprintf("%d calls for each row", c.Count))
+	} else {
+		parts = append(parts, fmt.Sprintf("Calls for %s for each row", Time(&c.DurationMS)))
+	}
+	if c.Concurrency > 0 {
+		parts = append(parts, fmt.Sprintf("%d at a time", c.Concurrency))
+	} else {
+		parts = append(parts, "each when it is due, whatever the others do")
+	}
+	budget := "within its budget of " + Time(&c.TimeoutMS)
+	if c.Policy != "" {
+		budget = "under the client policy " + c.Policy
+	}
+	return fmt.Sprintf("%s, each %s %s", strings.Join(parts, ", "), c.Calls, budget)
+}
+
+// apart says the pace of a closed loop, where there is one.
+func apart(c experiment.Comparison) string {
+	if c.Concurrency == 0 || c.PaceMS == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", started %s apart at least", Time(&c.PaceMS))
+}
+
 func facts(c experiment.Comparison) [][2]string {
 	out := [][2]string{
 		{"Target", c.Target},
-		{"Calls", fmt.Sprintf("%d for each row, %d at a time, started %s apart at least, each with a budget of %s",
-			c.Count, c.Concurrency, Time(&c.PaceMS), Time(&c.TimeoutMS))},
+		{"Calls", made(c) + apart(c)},
+		{"Client policy", c.Policy},
 		{"Engine", fmt.Sprintf("%s (%s)", c.Engine, c.EngineReason)},
 		{"Direction", string(c.Direction)},
 		{"Placement", strings.Join(c.Placement, "; ")},
