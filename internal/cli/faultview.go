@@ -84,7 +84,7 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 	if p := f.Spec.Packet; p != nil {
 		v.packetView = viewPacket(*p)
 		v.Direction = directionOf(f.Spec)
-		v.Counters = new(experiment.Counters(f.Counters))
+		v.Counters = new(experiment.PacketCounters(f.Counters))
 		v.MeasuredLoss = measuredLoss(f)
 	}
 	if from := f.Spec.PacketFrom; from != nil {
@@ -98,7 +98,7 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 	if r := f.Spec.Content; r != nil {
 		v.Content = viewRule(*r)
 		v.Direction = directionOf(f.Spec)
-		v.Counters = new(experiment.Counters(f.Counters))
+		v.Counters = new(experiment.PacketCounters(f.Counters))
 		v.Chosen = new(f.Chosen())
 	}
 	v.Queued, v.QueuedUntil = queued(f), queuedUntil(f, now)

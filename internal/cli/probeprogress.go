@@ -28,7 +28,11 @@ func (a *app) progress() *progress {
 
 func (p *progress) step(what string, done, count int) {
 	if !p.terminal {
-		if what != p.last {
+		switch {
+		case what == p.last:
+		case count == 0: // only a duration ends it
+			fmt.Fprintln(p.w, what)
+		default:
 			fmt.Fprintf(p.w, "%s (%d %s)\n", what, count, p.unit)
 		}
 		p.last = what
@@ -41,6 +45,10 @@ func (p *progress) step(what string, done, count int) {
 		fmt.Fprintln(p.w)
 	}
 	p.last, p.drawn = what, time.Now()
+	if count == 0 {
+		fmt.Fprintf(p.w, "\r\x1b[K%s  %d", what, done)
+		return
+	}
 	fmt.Fprintf(p.w, "\r\x1b[K%s  %d/%d", what, done, count)
 }
 

@@ -140,7 +140,7 @@ func (r *run) packet(ctx context.Context) error {
 	}
 	c := last.Counters
 	row := Row{
-		Engine: f.Engine, Fault: r.plan.Asked, FaultID: f.ID, State: last.State, Counters: new(Counters(c)),
+		Engine: f.Engine, Fault: r.plan.Asked, FaultID: f.ID, State: last.State, Counters: new(PacketCounters(c)),
 	}
 	if packet.Loss > 0 {
 		row.Loss = new(MeasureLoss(packet.Loss, packet.LossCorrelation, c.Seen, c.Lost))

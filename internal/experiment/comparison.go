@@ -71,7 +71,8 @@ type Row struct {
 	Samples []probe.Sample `json:"-"`
 }
 
-// Counters are fault.Counters with the names of the JSON, those of netemctl stats.
+// Counters are the packets' part of fault.Counters with the names of the JSON, those of
+// netemctl stats.
 type Counters struct {
 	Seen       uint64 `json:"seen_packets"`
 	Lost       uint64 `json:"lost_packets"`
@@ -83,6 +84,14 @@ type Counters struct {
 	Reordered  uint64 `json:"reordered_packets"`
 	Corrupted  uint64 `json:"corrupted_packets"`
 	Opened     uint64 `json:"opened_packets"`
+}
+
+// PacketCounters are the packets' part of a fault's.
+func PacketCounters(c fault.Counters) Counters {
+	return Counters{
+		Seen: c.Seen, Lost: c.Lost, Overflow: c.Overflow, Late: c.Late, Refused: c.Refused, Delayed: c.Delayed,
+		Duplicated: c.Duplicated, Reordered: c.Reordered, Corrupted: c.Corrupted, Opened: c.Opened,
+	}
 }
 
 // Latency is how the latency toxic was given the packet row's median.

@@ -129,6 +129,9 @@ func Figure(v float64) string {
 func RowDetails(c experiment.Comparison) (rows [][2]string) {
 	shown := []string{"policy", "goodput", "packets", "order", "one way", "open loop"}
 	for _, r := range c.Rows {
+		if c.Kind != probe.KindTCP {
+			r.Goodput = nil // it is what the calls are for there alone
+		}
 		for _, d := range Details(r.Summary, c.Policy) {
 			if slices.ContainsFunc(shown, func(name string) bool { return strings.HasPrefix(d[0], name) }) {
 				rows = append(rows, [2]string{r.Layer + ": " + d[0], d[1]})
