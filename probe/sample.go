@@ -93,6 +93,10 @@ type Sample struct {
 	// Class is how it ended, Error what the client said of it.
 	Class Class  `json:"class"`
 	Error string `json:"error,omitempty"`
+	// PushbackNS is the least pause before another attempt that the server asked for
+	// (Retry-After of HTTP, grpc-retry-pushback-ms of gRPC); NoRetry where it wants none; 0
+	// where it said nothing.
+	PushbackNS int64 `json:"pushback_ns,omitempty"`
 	// Info is the socket's own account, read before it was closed.
 	Info *TCPInfo `json:"tcp_info,omitempty"`
 	// Cause is set for calls above the threshold; Events are the retransmissions that the
@@ -113,6 +117,9 @@ type Sample struct {
 	// The class is ok then, and the duration is no measure of the peer.
 	Degraded string `json:"degraded,omitempty"`
 }
+
+// NoRetry is a PushbackNS: the server asks for no other attempt.
+const NoRetry = -1
 
 // Duration is the time from the start to the end of the call: its service time.
 func (s Sample) Duration() time.Duration { return time.Duration(s.EndNS - s.StartNS) }

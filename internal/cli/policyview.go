@@ -86,6 +86,9 @@ func retryText(r policy.Retry) string {
 	if r.Backoff != policy.None && r.Backoff != policy.Fixed {
 		pause += ", at most " + qdisc.FormatDuration(r.MaxDelay)
 	}
+	if r.IgnorePushback {
+		pause += ", whatever pause the server asks for"
+	}
 	return fmt.Sprintf("%d attempts, %s, on %s", r.MaxAttempts, pause, classesText(r.On))
 }
 

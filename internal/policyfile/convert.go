@@ -13,7 +13,7 @@ func (f file) policy() policy.Policy {
 		Name: f.Policy, Summary: f.Summary, Order: f.Order, CallTimeout: f.Timeout.Call, AttemptTimeout: f.Timeout.Attempt,
 	}
 	if r := f.Retry; r != nil {
-		p.Retry = &policy.Retry{MaxAttempts: r.MaxAttempts, Backoff: r.Backoff, Base: r.Base, Factor: float64(r.Factor), MaxDelay: r.MaxDelay, On: r.On}
+		p.Retry = &policy.Retry{MaxAttempts: r.MaxAttempts, Backoff: r.Backoff, Base: r.Base, Factor: float64(r.Factor), MaxDelay: r.MaxDelay, IgnorePushback: r.Obey != nil && !*r.Obey, On: r.On}
 	}
 	if b := f.Budget; b != nil {
 		p.Budget = &policy.Budget{Ratio: share(b.Ratio), MaxTokens: b.MaxTokens, PerSecond: b.PerSecond}
@@ -47,6 +47,9 @@ func keys(p policy.Policy) file {
 	f := file{Policy: p.Name, Summary: p.Summary, Order: p.Order, Timeout: timeout{Call: p.CallTimeout, Attempt: p.AttemptTimeout}}
 	if r := p.Retry; r != nil {
 		f.Retry = &retry{MaxAttempts: r.MaxAttempts, Backoff: r.Backoff, Base: r.Base, Factor: factor(r.Factor), MaxDelay: r.MaxDelay, On: r.On}
+		if r.IgnorePushback {
+			f.Retry.Obey = new(false)
+		}
 	}
 	if b := p.Budget; b != nil {
 		f.Budget = &budget{Ratio: percent(b.Ratio), MaxTokens: b.MaxTokens, PerSecond: b.PerSecond}

@@ -42,6 +42,7 @@ type retry struct {
 	Base        time.Duration  `yaml:"base,omitempty" want:"the first pause, from 1us to 10m; 100ms if it is not said"`
 	Factor      factor         `yaml:"factor,omitempty"`
 	MaxDelay    time.Duration  `yaml:"max_delay,omitempty" want:"the longest pause, from the base to 1h; 30s if it is not said"`
+	Obey        *bool          `yaml:"obey_pushback,omitempty" want:"true (if it is not said), or false: retries come when the backoff says, whatever pause the server asks for"`
 	On          classes        `yaml:"on,omitempty" want:"errors that are tried again: timeout, refused, reset, eof, protocol, server, other, and rejected; all but rejected if it is not said"`
 }
 

@@ -26,7 +26,7 @@ const every = `policy: every.key-1
 summary: a summary
 order: [fallback, breaker, timeout, hedge, retry, bulkhead, attempt_timeout]
 timeout: {call: 2s, attempt: 300ms}
-retry: {max_attempts: 4, backoff: exponential, base: 10ms, factor: 1.5, max_delay: 1s, on: [refused, timeout]}
+retry: {max_attempts: 4, backoff: exponential, base: 10ms, factor: 1.5, max_delay: 1s, obey_pushback: false, on: [refused, timeout]}
 budget: {ratio: 7%, max_tokens: 20, per_second: 2}
 hedge: {delay: 50ms, percentile: 99.9%, window: 200, max: 2}
 breaker:
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 		CallTimeout: 2 * time.Second, AttemptTimeout: 300 * time.Millisecond,
 		Retry: &policy.Retry{
 			MaxAttempts: 4, Backoff: policy.Exponential, Base: 10 * time.Millisecond, Factor: 1.5, MaxDelay: time.Second,
-			On: []probe.Class{probe.Refused, probe.Timeout},
+			IgnorePushback: true, On: []probe.Class{probe.Refused, probe.Timeout},
 		},
 		Budget: &policy.Budget{Ratio: 0.07, MaxTokens: 20, PerSecond: 2},
 		Hedge:  &policy.Hedge{Delay: 50 * time.Millisecond, Percentile: 0.999, Window: 200, Max: 2},
@@ -127,7 +127,7 @@ func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"no name", "retry: {}\n", `p.yaml:1:1: policy: is missing, want the policy's name, such as careful: letters, digits, '-', '_' and '.', at most 64`},
 		{"bad name", "policy: a b\n", `p.yaml:1:1: policy: "a b" is not valid, want a name: letters, digits, '-', '_' and '.', at most 64, the first one a letter or digit`},
-		{"unknown key", "policy: p\nretry: {attempts: 3}\n", `p.yaml:2:9: retry.attempts: is an unknown key, want one of max_attempts, backoff, base, factor, max_delay, on`},
+		{"unknown key", "policy: p\nretry: {attempts: 3}\n", `p.yaml:2:9: retry.attempts: is an unknown key, want one of max_attempts, backoff, base, factor, max_delay, obey_pushback, on`},
 		{"no unit", "policy: p\ntimeout: {call: 300}\n", `p.yaml:2:11: timeout.call: "300" is not valid, want the longest that a call takes with all its attempts, from 1ms to 1h`},
 		{"no percentage", "policy: p\nbreaker: {ratio: 0.5}\n", `p.yaml:2:11: breaker.ratio: "0.5" is not valid, want the share of failures in the window that opens it, above 0% and up to 100%`},
 		{"a zero that would be the default", "policy: p\nretry: {max_attempts: 0}\n", `p.yaml:2:9: retry.max_attempts: is zero, want a number of attempts from 1 to 100, the first one included; 3 if it is not said`},

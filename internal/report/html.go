@@ -48,12 +48,12 @@ type pageData struct {
 	Plots     []plotData
 	Causes    []causeRow
 	// Made says how the calls were made, Details what not every kind of them has.
-	Made    string
-	Details [][2]string
-	Loss    string
-	Meanings  []meaning
-	Facts     [][2]string
-	NoTail    bool
+	Made     string
+	Details  [][2]string
+	Loss     string
+	Meanings []meaning
+	Facts    [][2]string
+	NoTail   bool
 }
 
 type plotData struct {

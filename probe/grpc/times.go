@@ -29,10 +29,12 @@ type times struct {
 	// the first answer came. trailer: the server itself said how it ended.
 	header, sent, answered int64
 	trailer                bool
-	out                    bool
-	turns                  int
-	events                 []probe.PolicyEvent
-	channel                *channel
+	// pushback is the trailer's.
+	pushback int64
+	out      bool
+	turns    int
+	events   []probe.PolicyEvent
+	channel  *channel
 }
 
 // handler tells a call what the library does for it.
@@ -72,6 +74,7 @@ func (handler) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	case *stats.InTrailer:
 		t.came(now)
 		t.trailer = true
+		t.pushback = pushback(s.Trailer)
 	}
 }
 
@@ -121,7 +124,7 @@ func (t *times) end() {
 
 // write makes phases of the moments, each to the next one or to the call's end.
 func (t *times) write(s *probe.Sample, l *link) {
-	s.Policy, s.Turns = t.events, t.turns
+	s.Policy, s.Turns, s.PushbackNS = t.events, t.turns, t.pushback
 	end := s.EndNS
 	until := func(m int64) int64 {
 		if m == 0 || m > end {

@@ -160,6 +160,7 @@ func (p *Probe) read(resp *http.Response, touch func(), s *probe.Sample) error {
 	}
 	_ = resp.Body.Close() // it is read
 	if resp.StatusCode >= http.StatusBadRequest {
+		s.PushbackNS = int64(retryAfter(resp.Header, time.Now()))
 		return &statusError{resp.StatusCode}
 	}
 	return nil

@@ -131,7 +131,7 @@ func (k *Client) attempt(ctx context.Context, c *call) outcome {
 		s.Class = probe.Cancelled
 	}
 	c.end(n, s)
-	return outcome{class: s.Class, err: s.Error, attempt: n}
+	return outcome{class: s.Class, err: s.Error, attempt: n, pushback: s.PushbackNS}
 }
 
 // passed is what the attempt n is told.
@@ -159,6 +159,8 @@ type outcome struct {
 	err   string
 	// attempt decided it; 0: none.
 	attempt int
+	// pushback is the attempt's probe.Sample.PushbackNS.
+	pushback int64
 	// degraded is the answer that was given in place of the peer's.
 	degraded string
 }

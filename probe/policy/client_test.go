@@ -112,6 +112,40 @@ func TestClient(t *testing.T) {
 0s retry scheduled #2 499ms (refused)
 499ms retry fired #2`},
 		}},
+		{"the server's pause is the least", Policy{Retry: &Retry{MaxAttempts: 4, Backoff: Fixed, Base: 100 * ms, MaxDelay: 2 * time.Second}}, Options{}, []step{
+			{0, "server@0s/1s server@0s/99ms server@0s ok@0s", `ok 1.2s [server@0s+0s server@1s+0s server@1.1s+0s ok@1.2s+0s]
+0s retry scheduled #2 1s (server; the pause is the server's)
+1s retry fired #2
+1s retry scheduled #3 100ms (server)
+1.1s retry fired #3
+1.1s retry scheduled #4 100ms (server)
+1.2s retry fired #4`},
+			{0, "server@0s/2s ok@0s", `ok 2s [server@0s+0s ok@2s+0s]
+0s retry scheduled #2 2s (server; the pause is the server's)
+2s retry fired #2`},
+			{0, "server@1ms/2001ms", `server 1ms [server@0s+1ms]
+1ms retry rejected #1 2.001s (the server asks for a pause above the longest, 2s)`},
+			{0, "server@1ms/-1ns", `server 1ms [server@0s+1ms]
+1ms retry rejected #1 (the server asks for no other attempt)`},
+		}},
+		{"the server's word is ignored", Policy{Retry: &Retry{Backoff: Fixed, Base: 100 * ms, IgnorePushback: true}}, Options{}, []step{
+			{0, "server@0s/1s server@0s/-1ns ok@0s", `ok 200ms [server@0s+0s server@100ms+0s ok@200ms+0s]
+0s retry scheduled #2 100ms (server)
+100ms retry fired #2
+100ms retry scheduled #3 100ms (server)
+200ms retry fired #3`},
+		}},
+		{"the server's pause and the call's deadline", Policy{CallTimeout: 500 * ms, Deadline: &Deadline{}, Retry: three}, Options{}, []step{
+			{0, "server@0s/600ms", `server 0s [server@0s+0s]
+0s deadline exhausted 600ms (a retry would begin after the end of the call, which is in 500ms)`},
+		}},
+		{"the server's pause takes no token when it is refused", Policy{Retry: three, Budget: &Budget{Ratio: 0.1, MaxTokens: 1}}, Options{}, []step{
+			{0, "server@0s/-1ns", `server 0s [server@0s+0s]
+0s retry rejected #1 (the server asks for no other attempt)`},
+			{0, "reset@0s ok@0s", `ok 0s [reset@0s+0s ok@0s+0s]
+0s retry scheduled #2 (reset)
+0s retry fired #2`},
+		}},
 		{"budget", Policy{Retry: three, Budget: &Budget{Ratio: 0.5, MaxTokens: 2}}, Options{}, []step{
 			{0, "reset@0s reset@0s reset@0s", `reset 0s [reset@0s+0s reset@0s+0s reset@0s+0s]
 0s retry scheduled #2 (reset)

@@ -81,6 +81,10 @@ type Retry struct {
 	// MaxDelay is the longest pause, at least Base and at most 1 h; default 30 s, or Base
 	// where that is longer.
 	MaxDelay time.Duration `json:"max_delay_ns,omitempty"`
+	// IgnorePushback has the retries come when the backoff says. Otherwise the pause that a
+	// server asks for (probe.Sample.PushbackNS) is the least one, and there is no retry where
+	// it asks for none, or for a pause longer than MaxDelay.
+	IgnorePushback bool `json:"ignore_pushback,omitempty"`
 	// On are the classes that are tried again; default: all errors. Rejected, which is a
 	// breaker or a bulkhead inside of the retry, is none unless it is named here.
 	On []probe.Class `json:"on,omitempty"`

@@ -59,6 +59,20 @@ func (k *Client) retry(inner next) next {
 func (k *Client) again(t *retrying) bool {
 	c, now := t.c, k.clock.Now()
 	t.pause = k.policy.Retry.delay(t.tries, t.pause, source(k.seed, c.seq, t.tries))
+	why := string(t.last.class)
+	if !k.policy.Retry.IgnorePushback {
+		asked, longest := time.Duration(t.last.pushback), k.policy.Retry.MaxDelay
+		switch {
+		case asked == probe.NoRetry:
+			c.event(probe.PolicyEvent{Policy: ofRetry, Event: refused, Attempt: t.last.attempt, Detail: "the server asks for no other attempt"})
+			return false
+		case asked > longest:
+			c.event(probe.PolicyEvent{Policy: ofRetry, Event: refused, Attempt: t.last.attempt, DelayNS: int64(asked), Detail: "the server asks for a pause above the longest, " + short(longest)})
+			return false
+		case asked > t.pause:
+			t.pause, why = asked, why+"; the pause is the server's"
+		}
+	}
 	if k.policy.Deadline != nil && c.ends > 0 && now+int64(t.pause) >= c.ends {
 		c.event(probe.PolicyEvent{Policy: ofDeadline, Event: exhausted, DelayNS: int64(t.pause), Detail: "a retry would begin after the end of the call, which is in " + left(now, c.ends)})
 		return false
@@ -67,6 +81,6 @@ func (k *Client) again(t *retrying) bool {
 		c.event(probe.PolicyEvent{Policy: ofBudget, Event: refused, Attempt: t.last.attempt, Detail: ofRetry})
 		return false
 	}
-	c.event(probe.PolicyEvent{Policy: ofRetry, Event: scheduled, Attempt: c.made() + 1, DelayNS: int64(t.pause), Detail: string(t.last.class)})
+	c.event(probe.PolicyEvent{Policy: ofRetry, Event: scheduled, Attempt: c.made() + 1, DelayNS: int64(t.pause), Detail: why})
 	return true
 }

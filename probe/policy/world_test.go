@@ -13,7 +13,7 @@ import (
 )
 
 // peer is what is called: each attempt gets the next of its answers, which are words such as
-// ok@5ms, reset@0s or hang. When there is none left, it is ok@1ms.
+// ok@5ms, reset@0s, server@1ms/2s with a pushback (-1ns: no retry) or hang. When there is none left, it is ok@1ms.
 type peer struct {
 	clock Clock
 
@@ -48,6 +48,7 @@ func (p *peer) Call(ctx context.Context, seq int) probe.Sample {
 		p.under--
 	}()
 	class, after, _ := strings.Cut(word, "@")
+	after, pushback, _ := strings.Cut(after, "/")
 	d, err := time.ParseDuration(after)
 	if err != nil {
 		d = 1000 * time.Hour // hang
@@ -61,6 +62,9 @@ func (p *peer) Call(ctx context.Context, seq int) probe.Sample {
 	}
 	if s.Class != probe.OK {
 		s.Error = word
+	}
+	if least, err := time.ParseDuration(pushback); err == nil {
+		s.PushbackNS = int64(least)
 	}
 	s.EndNS = p.clock.Now()
 	return s
