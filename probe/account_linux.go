@@ -29,18 +29,19 @@ func (a *account) control(_, _ string, c syscall.RawConn) error {
 func newAccount() account { return account{fd: -1} }
 
 // info reads TCP_INFO; nil when there is no socket.
-func (a *account) info() *TCPInfo {
+func (a *account) info() (info *TCPInfo, quiet bool) {
 	if a.fd < 0 {
-		return nil
+		return nil, false
 	}
 	return tcpInfo(a.fd)
 }
 
-// tcpInfo reads TCP_INFO of a socket; nil when it cannot.
-func tcpInfo(fd int) *TCPInfo {
+// tcpInfo reads TCP_INFO of a socket; nil when it cannot. quiet says that nothing that was
+// sent is unacknowledged.
+func tcpInfo(fd int) (info *TCPInfo, quiet bool) {
 	ti, err := unix.GetsockoptTCPInfo(fd, unix.SOL_TCP, unix.TCP_INFO)
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	return &TCPInfo{
 		TotalRetransmits: ti.Total_retrans,
@@ -48,7 +49,7 @@ func tcpInfo(fd int) *TCPInfo {
 		Backoff:          ti.Backoff,
 		RTONS:            int64(ti.Rto) * int64(time.Microsecond),
 		RTTNS:            int64(ti.Rtt) * int64(time.Microsecond),
-	}
+	}, ti.Unacked == 0
 }
 
 // local is the socket's own address, which a connect that is still under way has

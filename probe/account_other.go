@@ -13,8 +13,8 @@ type account struct{}
 func newAccount() account { return account{} }
 
 func (*account) control(_, _ string, _ syscall.RawConn) error { return nil }
-func (*account) info() *TCPInfo                               { return nil }
+func (*account) info() (*TCPInfo, bool)                       { return nil, false }
 func (*account) local() netip.AddrPort                        { return netip.AddrPort{} }
 func (*account) close()                                       {}
 
-func tcpInfo(int) *TCPInfo { return nil }
+func tcpInfo(int) (*TCPInfo, bool) { return nil, false }

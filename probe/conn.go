@@ -37,7 +37,7 @@ func (c *conn) Read(b []byte) (int, error) {
 
 func (c *conn) Close() error {
 	c.closing.Do(func() {
-		last := c.ask()
+		last, _ := c.ask()
 		c.mu.Lock()
 		c.last = last
 		c.mu.Unlock()
@@ -55,26 +55,27 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return s.SyscallConn()
 }
 
-// info is a copy that the caller may change.
-func (c *conn) info() *TCPInfo {
-	if now := c.ask(); now != nil {
-		return now
+// info is a copy that the caller may change. quiet says that the peer had acknowledged
+// everything: what is counted in it stays as it is until something is sent.
+func (c *conn) info() (info *TCPInfo, quiet bool) {
+	if now, quiet := c.ask(); now != nil {
+		return now, quiet
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.last == nil {
-		return nil
+		return nil, false
 	}
 	last := *c.last
-	return &last
+	return &last, true
 }
 
 // ask reads TCP_INFO of an open connection.
-func (c *conn) ask() (info *TCPInfo) {
+func (c *conn) ask() (info *TCPInfo, quiet bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	_ = raw.Control(func(fd uintptr) { info = tcpInfo(int(fd)) }) // a closed one has none
-	return info
+	_ = raw.Control(func(fd uintptr) { info, quiet = tcpInfo(int(fd)) }) // a closed one has none
+	return info, quiet
 }

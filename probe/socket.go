@@ -26,6 +26,9 @@ type Socket struct {
 	reused bool
 	before TCPInfo
 	turns  int
+	// ended is what the last call ended with; quiet, that nothing can have changed since.
+	ended TCPInfo
+	quiet bool
 }
 
 // NewSocket returns a Socket that has not dialed.
@@ -70,7 +73,9 @@ func (s *Socket) Begin() {
 	s.reused = true
 	s.turns = s.totalTurns()
 	s.before = TCPInfo{}
-	if info := s.conn.info(); info != nil {
+	if s.quiet {
+		s.before, s.quiet = s.ended, false
+	} else if info := s.Info(); info != nil {
 		s.before = *info
 	}
 }
@@ -100,6 +105,11 @@ func (s *Socket) Share(to *Sample, before *TCPInfo) {
 // Info is what the kernel says of the connection now, or said when it was closed; nil
 // without one.
 func (s *Socket) Info() *TCPInfo {
+	info, _ := s.info()
+	return info
+}
+
+func (s *Socket) info() (info *TCPInfo, quiet bool) {
 	if s.conn == nil {
 		return s.account.info()
 	}
@@ -110,7 +120,11 @@ func (s *Socket) Info() *TCPInfo {
 // account of a connect that failed back; without a Record the kernel keeps that
 // socket. Remote stays as it is where there was no connection.
 func (s *Socket) Record(to *Sample) {
-	to.Local, to.Info, to.Turns = s.local, s.Info(), s.Turns()
+	to.Info, s.quiet = s.info()
+	to.Local, to.Turns = s.local, s.Turns()
+	if to.Info != nil {
+		s.ended = *to.Info
+	}
 	if s.conn != nil {
 		to.Remote = s.remote
 	}

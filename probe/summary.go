@@ -143,6 +143,11 @@ type Load struct {
 	// cut off, which are no measurement.
 	Started int `json:"started"`
 	CutOff  int `json:"cut_off"`
+	// NotStarted counts the calls of an open loop that were due before its end and were
+	// never made, since MaxInFlight others were under way until then. They have no sample:
+	// no percentile has them, and each would have waited at least from when it was due to
+	// the end.
+	NotStarted int `json:"not_started"`
 	// InFlightMax is the most calls that were under way at a time, MaxInFlight the bound
 	// of an open loop.
 	InFlightMax int `json:"in_flight_max"`

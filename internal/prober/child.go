@@ -94,7 +94,7 @@ func (o Order) run(ctx context.Context, each func(probe.Sample)) end {
 	}
 	done := make(chan end, 1)
 	go func() {
-		l, err := load.Run(ctx, c, o.Request, load.Options{OwnBudget: true}, each)
+		l, err := load.Run(ctx, c, o.Request, load.Options{OwnBudget: true, Starter: c.starter()}, each)
 		e := end{Load: l, UDP: c.packets(), Settings: c.settings()}
 		c.close()
 		if err != nil {

@@ -45,6 +45,19 @@ func (o Order) caller(stuck func(error)) (*made, error) {
 	return &made{Caller: outer, inner: c}, nil
 }
 
+// starter is the caller where its calls need no goroutine each; nil under a policy, and
+// for kinds and modes whose calls wait.
+func (m *made) starter() probe.Starter {
+	if _, bare := m.Caller.(*budgeted); !bare {
+		return nil
+	}
+	s, ok := m.inner.(probe.Starter)
+	if x, some := m.inner.(interface{ Startable() bool }); !ok || some && !x.Startable() {
+		return nil
+	}
+	return s
+}
+
 // close lets a caller that keeps connections part from its servers.
 func (m *made) close() {
 	if k, ok := m.inner.(io.Closer); ok {

@@ -9,6 +9,7 @@ import (
 
 	"netemd/probe"
 	"netemd/probe/tcp"
+	"netemd/probe/udp"
 )
 
 // asked is the rate that the open loop is to keep.
@@ -59,15 +60,34 @@ func BenchmarkOpenLoop(b *testing.B) {
 	})
 }
 
+// BenchmarkOpenLoopUDP is the same with numbered packets.
+func BenchmarkOpenLoopUDP(b *testing.B) {
+	s, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- udp.Serve(s) }()
+	defer func() { <-served }()
+	defer s.Close()
+	c := &udp.Probe{Address: s.LocalAddr().(*net.UDPAddr).AddrPort()}
+	defer c.Close()
+	openLoop(b, c)
+}
+
 func openLoop(b *testing.B, c probe.Caller) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 2)) // as in the prober's child
+	var o Options
+	if s, ok := c.(probe.Starter); ok {
+		o.Starter = s
+	}
 	r := probe.Request{Kind: probe.KindTCP, Duration: 6 * time.Second, Warmup: time.Second, Open: &probe.OpenLoop{Stages: []probe.Stage{{From: asked, To: asked}}}}
 	for range b.N {
 		rec := probe.NewRecorder("stub", probe.LayerDirect, probe.SlowThreshold)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		cpu := processorTime(b)
-		l, err := Run(b.Context(), c, r, Options{}, rec.Add)
+		l, err := Run(b.Context(), c, r, o, rec.Add)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ type Options struct {
 	// OwnBudget leaves it to the caller to bound its calls, as a policy does that has a
 	// limit for each attempt.
 	OwnBudget bool
+	// Starter, when set, makes the calls of an open loop instead of the Caller, each with
+	// the request's Timeout: it begins them on the schedule's own thread.
+	Starter probe.Starter
 	// Clock is for tests; nil: the clock of samples, with the kernel's timers.
 	Clock Clock
 }
@@ -31,11 +35,11 @@ type Options struct {
 // ended and r.Pace has passed since the last start of any. In an open loop every call
 // starts when it is due, as a goroutine of its own; the schedule is kept by one thread
 // that the kernel wakes, a real-time one where that is allowed. A call that is due when
-// r.Open.MaxInFlight others are under way starts when one of them has ended. each is
-// called by what makes the calls: while it blocks, that goes on only up to MaxInFlight,
-// or not at all.
+// r.Open.MaxInFlight others are under way starts when one of them has ended. While each
+// blocks, calls go on only up to MaxInFlight, with a Starter up to 8192 more, or not at all.
 //
-// After r.Duration, or the end of the stages, no call starts any more; those under way
+// After r.Duration, or the end of the stages, no call starts any more: what was due before
+// and still waits for a place is Load.NotStarted, and has no sample. Those under way
 // have their budget to end in. When ctx ends, no call starts any more, and those under
 // way are cut off; Run returns ctx's cause. A call that ctx cut off is no measurement
 // and is left out; one that had ended, however it ended, is kept. The Load is that of
@@ -66,7 +70,10 @@ func Run(ctx context.Context, c probe.Caller, r probe.Request, o Options, each f
 		all = l.closed(ctx)
 	}
 	load := l.load()
-	if !all || load.CutOff > 0 || load.Started < l.due { // what was due and never began was cut off as well
+	if l.stuck {
+		return load, fmt.Errorf("%d calls have not ended %v after their budget", l.places.taken.Load(), patience)
+	}
+	if !all || load.CutOff > 0 || load.Started+load.NotStarted < l.due { // what was due and never began was cut off as well
 		return load, context.Cause(ctx)
 	}
 	return load, nil
@@ -105,21 +112,39 @@ type run struct {
 	counted int           // given away beside the warm-up
 	due     int           // calls of an open loop's schedule so far
 	span    time.Duration // until the last of them
+	// notStarted are those that waited for a place when the run was over
+	notStarted int
+	places     places
+	stuck      bool
 }
 
 // isWarmup reports whether a call that is due at a time is one of the warm-up.
 func (l *run) isWarmup(at int64) bool { return at < l.began+int64(l.request.Warmup) }
 
-// call makes one call and tells of it. due is 0 in a closed loop.
-func (l *run) call(ctx context.Context, seq int, due int64, warmup bool) {
-	at := l.clock.Now()
+// begun counts a call that begins.
+func (l *run) begun(at int64) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.inFlight++
 	l.most = max(l.most, l.inFlight)
 	l.started++
 	l.lastStart = max(l.lastStart, at)
-	l.mu.Unlock()
+}
 
+// ended counts a call that has ended.
+func (l *run) ended(at int64, cutOff bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inFlight--
+	l.lastEnd = max(l.lastEnd, at)
+	if cutOff {
+		l.cutOff++
+	}
+}
+
+// call makes one call and tells of it. due is 0 in a closed loop.
+func (l *run) call(ctx context.Context, seq int, due int64, warmup bool) {
+	l.begun(l.clock.Now())
 	budget, cancel := ctx, context.CancelFunc(func() {})
 	if !l.options.OwnBudget {
 		budget, cancel = context.WithTimeoutCause(ctx, l.request.Timeout, ErrBudget)
@@ -129,14 +154,7 @@ func (l *run) call(ctx context.Context, seq int, due int64, warmup bool) {
 	cancel()
 	s.DueNS, s.Warmup = due, warmup
 
-	at = l.clock.Now()
-	l.mu.Lock()
-	l.inFlight--
-	l.lastEnd = max(l.lastEnd, at)
-	if cutOff {
-		l.cutOff++
-	}
-	l.mu.Unlock()
+	l.ended(l.clock.Now(), cutOff)
 	if cutOff || l.each == nil {
 		return
 	}
@@ -151,7 +169,7 @@ func (l *run) load() probe.Load {
 	defer l.mu.Unlock()
 	out := probe.Load{
 		Loop: "closed", ElapsedMS: float64(l.lastEnd-l.began) / float64(time.Millisecond),
-		Started: l.started, CutOff: l.cutOff, InFlightMax: l.most, Seed: l.request.Seed,
+		Started: l.started, NotStarted: l.notStarted, CutOff: l.cutOff, InFlightMax: l.most, Seed: l.request.Seed,
 	}
 	if l.request.Open != nil {
 		out.Loop, out.MaxInFlight = "open", l.request.Open.MaxInFlight

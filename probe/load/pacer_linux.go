@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -12,6 +13,12 @@ import (
 
 // nap bounds one sleep in the kernel, so that the end of a run is seen soon.
 const nap = 20 * time.Millisecond
+
+// doze is the longest sleep that Go's scheduler is not told of. What it is told of gives
+// its place among the running threads away, and had to wait for one again, on a machine
+// that is busy with the calls for longer than the sleep. A collection of garbage waits for
+// a thread that it does not know to sleep, so that must be short.
+const doze = 250 * time.Microsecond
 
 // pacer is the clock of samples with the kernel's timers. Go's wait in epoll, in whole
 // milliseconds; a thread of its own in clock_nanosleep is woken within 0.1 ms on an idle
@@ -40,6 +47,10 @@ func (pacer) Sleep(ctx context.Context, until int64) bool {
 			return true
 		}
 		ts := unix.NsecToTimespec(min(until, now+int64(nap)))
+		if until-now <= int64(doze) {
+			_, _, _ = unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+			continue
+		}
 		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &ts, nil) // interrupted by a signal it goes round
 	}
 }

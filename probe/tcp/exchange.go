@@ -83,19 +83,32 @@ func receive(l *link, n int, phases *probe.Phases, s *probe.Sample) error {
 		if m > 0 && got == 0 {
 			phases.Begin(probe.PhaseBody)
 		}
-		if !bytes.Equal(b[:m], piece(got, m)) {
-			return &probe.ProtocolError{Err: fmt.Errorf("tcp: what came back differs within %d bytes after byte %d", m, got)}
+		if err := check(b[:m], got); err != nil {
+			return err
 		}
 		got += m
 		s.Bytes = int64(got)
 		if err != nil && got < n {
-			if errors.Is(err, io.EOF) && got > 0 {
-				err = io.ErrUnexpectedEOF
-			}
-			return fmt.Errorf("tcp: %d of %d bytes came back: %w", got, n, err)
+			return short(got, n, err)
 		}
 	}
 	return nil
+}
+
+// check compares what came after some bytes with the payload.
+func check(b []byte, after int) error {
+	if !bytes.Equal(b, piece(after, len(b))) {
+		return &probe.ProtocolError{Err: fmt.Errorf("tcp: what came back differs within %d bytes after byte %d", len(b), after)}
+	}
+	return nil
+}
+
+// short says why not all came back.
+func short(got, n int, err error) error {
+	if errors.Is(err, io.EOF) && got > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("tcp: %d of %d bytes came back: %w", got, n, err)
 }
 
 // upload sends to a sink, which says how much it got.

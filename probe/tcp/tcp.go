@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"netemd/probe"
@@ -51,6 +52,15 @@ type Probe struct {
 	mu     sync.Mutex
 	idle   []*link
 	closed bool
+
+	// of the calls that are started: see Start
+	lines   []*line
+	limits  probe.Deadlines
+	making  sync.WaitGroup
+	reading sync.WaitGroup
+	cutting atomic.Bool
+	whole   context.Context //nolint:containedctx // of the connections that are being made, until CutOff
+	cut     context.CancelFunc
 }
 
 // link is a connection, and what watches over it.
@@ -80,6 +90,13 @@ func (p *Probe) Call(ctx context.Context, seq int) probe.Sample {
 
 // call uses l, and keeps or closes it.
 func (p *Probe) call(ctx context.Context, l *link, s *probe.Sample) error {
+	err := p.converse(ctx, l, s)
+	p.give(l, err == nil)
+	return err
+}
+
+// converse makes a call on l.
+func (p *Probe) converse(ctx context.Context, l *link, s *probe.Sample) error {
 	phases := probe.Phases{Socket: l.socket}
 	again := l.socket.Conn() != nil
 	err := func() error {
@@ -110,7 +127,6 @@ func (p *Probe) call(ctx context.Context, l *link, s *probe.Sample) error {
 	s.EndNS = probe.Now()
 	s.Phases = phases.End(s.EndNS)
 	l.socket.Record(s)
-	p.give(l, err == nil)
 	return err
 }
 
@@ -176,12 +192,21 @@ func (p *Probe) give(l *link, good bool) {
 // Close closes the kept connections. Calls after it fail.
 func (p *Probe) Close() error {
 	p.mu.Lock()
-	idle := p.idle
-	p.idle, p.closed = nil, true
+	idle, lines, cut := p.idle, p.lines, p.cut
+	p.idle, p.lines, p.closed = nil, nil, true
 	p.mu.Unlock()
 	for _, l := range idle {
 		_ = l.socket.Conn().Close() // nothing is on its way
 	}
+	for _, l := range lines {
+		_ = l.link.socket.Conn().Close()
+	}
+	if cut != nil {
+		cut()
+	}
+	p.limits.Stop()
+	p.making.Wait()
+	p.reading.Wait()
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,10 +42,12 @@ type Probe struct {
 	session uint32
 	buffer  []byte
 	next    uint32
-	pending map[uint32]chan result
+	pending map[uint32]*question
 	book    book
 	counted chan Packet
 	reading sync.WaitGroup
+	limits  probe.Deadlines // of the calls that are started: see Start
+	cutting atomic.Bool
 }
 
 // result is what ended a call before its budget did.
@@ -62,33 +65,41 @@ var (
 // Call sends one packet and waits for its answer. It returns as soon as ctx ends.
 func (p *Probe) Call(ctx context.Context, seq int) probe.Sample {
 	s := probe.Sample{Seq: seq, Remote: p.Address, StartNS: probe.Now()}
-	answer := make(chan result, 1)
-	number, err := p.send(&s, answer)
+	q := &question{answer: make(chan result, 1)}
+	number, err := p.send(&s, q)
 	if err == nil {
 		select {
-		case r := <-answer:
-			s.EndNS = r.at
-			if err = r.err; err == nil {
-				s.UDP, s.Bytes, s.Turns = &r.answer, int64(p.bytes()), 1
-			}
+		case r := <-q.answer:
+			err = p.answered(&s, r)
 		case <-ctx.Done():
-			if r, late := p.giveUp(number, answer); late { // it came at the same moment
-				s.EndNS = r.at
-				if err = r.err; err == nil {
-					s.UDP, s.Bytes, s.Turns = &r.answer, int64(p.bytes()), 1
-				}
+			if r, late := p.giveUp(number, q.answer); late { // it came at the same moment
+				err = p.answered(&s, r)
 			} else {
 				err = fmt.Errorf("%w: %w", errLost, ctx.Err())
 			}
 		}
 	}
+	conclude(&s, err)
+	return s
+}
+
+// answered enters what ended a call.
+func (p *Probe) answered(s *probe.Sample, r result) error {
+	s.EndNS = r.at
+	if r.err == nil {
+		s.UDP, s.Bytes, s.Turns = &r.answer, int64(p.bytes()), 1
+	}
+	return r.err
+}
+
+// conclude says how a call ended.
+func conclude(s *probe.Sample, err error) {
 	if s.EndNS == 0 {
 		s.EndNS = probe.Now()
 	}
 	if s.Class = probe.Classify(err); err != nil {
 		s.Error = err.Error()
 	}
-	return s
 }
 
 func (p *Probe) bytes() int {
@@ -118,7 +129,7 @@ func (p *Probe) open() error {
 		}
 		p.conn, p.local, p.remote = c, address(c.LocalAddr()), address(c.RemoteAddr())
 		p.session, p.buffer = uint32(probe.Now()), make([]byte, p.bytes()) // a name, beside the port
-		p.pending, p.counted = map[uint32]chan result{}, make(chan Packet, 1)
+		p.pending, p.counted = map[uint32]*question{}, make(chan Packet, 1)
 		p.reading.Go(p.read)
 		return nil
 	}()
@@ -135,7 +146,7 @@ func address(a net.Addr) netip.AddrPort {
 }
 
 // send gives the packet its number as it goes, so that numbers are in order on the wire.
-func (p *Probe) send(s *probe.Sample, answer chan result) (uint32, error) {
+func (p *Probe) send(s *probe.Sample, q *question) (uint32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
@@ -150,7 +161,9 @@ func (p *Probe) send(s *probe.Sample, answer chan result) (uint32, error) {
 	}
 	p.next++
 	p.book.sent++
-	p.pending[number] = answer
+	if q.number, p.pending[number] = number, q; q.answer == nil {
+		p.limits.Add(&q.limit, q.until)
+	}
 	return number, nil
 }
 
@@ -179,9 +192,9 @@ func (p *Probe) write(packet Packet) error {
 // about, and means all of them. The caller holds mu.
 func (p *Probe) fail(err error) {
 	now := probe.Now()
-	for number, answer := range p.pending {
+	for number, q := range p.pending {
 		delete(p.pending, number)
-		answer <- result{at: now, err: fmt.Errorf("udp: %w", err)}
+		q.end(result{at: now, err: fmt.Errorf("udp: %w", err)})
 	}
 }
 
@@ -231,10 +244,10 @@ func (p *Probe) got(packet Packet, now int64) {
 		default:
 		}
 	case Answer, Overtaken:
-		answer := p.pending[packet.Seq]
-		if d, first := p.book.enter(packet, now, answer != nil); first && answer != nil {
+		q := p.pending[packet.Seq]
+		if d, first := p.book.enter(packet, now, q != nil); first && q != nil {
 			delete(p.pending, packet.Seq)
-			answer <- result{at: now, answer: d}
+			q.end(result{at: now, answer: d})
 		}
 	}
 }
@@ -248,6 +261,7 @@ func (p *Probe) Close() error {
 	}
 	p.fail(errClosed)
 	p.mu.Unlock()
+	p.limits.Stop()
 	if c == nil {
 		return nil
 	}
