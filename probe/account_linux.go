@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"math"
 	"net/netip"
 	"syscall"
 	"time"
@@ -49,7 +50,19 @@ func tcpInfo(fd int) (info *TCPInfo, quiet bool) {
 		Backoff:          ti.Backoff,
 		RTONS:            int64(ti.Rto) * int64(time.Microsecond),
 		RTTNS:            int64(ti.Rtt) * int64(time.Microsecond),
+		MinRTTNS:         minRTT(ti.Min_rtt),
+		BusyNS:           max(0, int64(ti.Busy_time)-int64(ti.Rwnd_limited)) * int64(time.Microsecond),
+		Sent:             ti.Bytes_acked,
+		Received:         ti.Bytes_received,
 	}, ti.Unacked == 0
+}
+
+// minRTT is 0 where the kernel has measured none, for which it says ~0.
+func minRTT(us uint32) int64 {
+	if us == math.MaxUint32 {
+		return 0
+	}
+	return int64(us) * int64(time.Microsecond)
 }
 
 // local is the socket's own address, which a connect that is still under way has

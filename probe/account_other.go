@@ -18,3 +18,5 @@ func (*account) local() netip.AddrPort                        { return netip.Add
 func (*account) close()                                       {}
 
 func tcpInfo(int) (*TCPInfo, bool) { return nil, false }
+
+func socketSettings(int) *SocketSettings { return nil }

@@ -19,9 +19,8 @@ type Attribution struct {
 	// ClientCookie and ServerCookie are the network namespaces of the two ends; 0
 	// takes any.
 	ClientCookie, ServerCookie uint64
-	// PathDelayed says that every packet of the path is delayed on purpose, so that
-	// a call without a retransmission is slow by queueing.
-	PathDelayed bool
+	// Held is how long faults on the path hold back what passes.
+	Held Held
 	// Hold is how long after its end a sample waits for the events of its connection's
 	// closing; default 500 ms. Longest is how long a call can last, and so how long an
 	// event waits for the sample that it belongs to; default MaxTimeout. Both are for an
@@ -66,6 +65,7 @@ func Attribute(samples []Sample, events []Retransmission, a Attribution) {
 func (a Attribution) cause(s *Sample) Cause {
 	var (
 		waits       = map[Cause]int64{}
+		sum         int64
 		last        = s.StartNS
 		longest     int64
 		established = s.StartNS + s.ConnectNS
@@ -80,6 +80,7 @@ func (a Attribution) cause(s *Sample) Cause {
 		}
 		wait := e.TimeNS - last
 		waits[e.Cause] += wait
+		sum += wait
 		if e.Cause == RTO {
 			waits[TLP] -= probed[e.Server]
 			waits[RTO] += probed[e.Server]
@@ -102,7 +103,7 @@ func (a Attribution) cause(s *Sample) Cause {
 	}
 	rest := s.EndNS - max(last, established)
 	if rest > int64(a.Threshold) && rest > backoffSlack*longest && rest > waits[best] {
-		return a.withoutRetransmission()
+		return a.withoutRetransmission(s, time.Duration(sum))
 	}
 	return best
 }
@@ -124,14 +125,16 @@ func (a Attribution) withoutEvents(s *Sample) Cause {
 	if c := fromDrops(s); c != Unknown {
 		return c
 	}
-	if a.Traced && connect >= firstRetry && connect > s.Duration()-connect && !a.PathDelayed {
+	if a.Traced && connect >= firstRetry && connect > s.Duration()-connect && a.Held.Turn == 0 {
 		return Neighbour
 	}
-	return a.withoutRetransmission()
+	return a.withoutRetransmission(s, 0)
 }
 
-func (a Attribution) withoutRetransmission() Cause {
-	if a.PathDelayed {
+// withoutRetransmission explains a call, or the part of it that no retransmission accounts
+// for, which is all but less.
+func (a Attribution) withoutRetransmission(s *Sample, less time.Duration) Cause {
+	if a.queued(s, less) {
 		return Queueing
 	}
 	return Unknown

@@ -33,11 +33,16 @@ func farAgain(at int64, c Cause) Retransmission {
 func TestCause(t *testing.T) {
 	traced := Attribution{Traced: true, ClientCookie: clientCookie, ServerCookie: serverCookie}
 	delayed := traced
-	delayed.PathDelayed = true
+	delayed.Held = Held{Turn: 50 * time.Millisecond, Least: 50 * time.Millisecond}
+	hour := traced
+	hour.Held = Held{Turn: time.Hour, Least: time.Hour}
+	toxic := traced
+	toxic.Held = Held{Turn: 100 * time.Millisecond, Least: 80 * time.Millisecond, Proxy: true}
 	tests := []struct {
 		name         string
 		took         int64
 		connect      int64
+		turns        int
 		class        Class
 		info         *TCPInfo
 		events       []Retransmission
@@ -72,10 +77,27 @@ func TestCause(t *testing.T) {
 		{name: "a hung server after an early probe", took: 5000, connect: 1, class: Timeout, events: []Retransmission{again(6, TLP)}, a: traced, want: Unknown, wantEventsOf: 1},
 		{name: "an event after the call's end explains nothing", took: 200, connect: 1, events: []Retransmission{again(500, RTO)}, a: traced, want: Unknown, wantEventsOf: 1},
 		{name: "no event", took: 400, connect: 1, a: traced, want: Unknown},
-		{name: "no event on a delayed path", took: 341, connect: 50, a: delayed, want: Queueing},
+		{name: "round trips are most of it", took: 341, connect: 50, turns: 5, info: &TCPInfo{MinRTTNS: 50 * ms, RTTNS: 51 * ms}, a: traced, want: Queueing},
+		{name: "half of it", took: 340, connect: 20, turns: 3, info: &TCPInfo{MinRTTNS: 50 * ms, RTTNS: 51 * ms}, a: traced, want: Queueing},
+		{name: "less than half of it", took: 342, connect: 20, turns: 3, info: &TCPInfo{MinRTTNS: 50 * ms, RTTNS: 51 * ms}, a: traced, want: Unknown},
+		{name: "a slow server on a fast path", took: 202, connect: 1, turns: 1, info: &TCPInfo{MinRTTNS: 1 * ms / 10, RTTNS: 5 * ms, BusyNS: 40 * ms}, a: traced, want: Unknown},
+		{name: "a server that is slow in each turn, and acknowledges late", took: 205, connect: 1, turns: 5, info: &TCPInfo{MinRTTNS: 1 * ms / 10, RTTNS: 40 * ms, BusyNS: 200 * ms}, a: traced, want: Unknown},
+		{name: "a slow server behind a delayed path", took: 1000, connect: 50, turns: 3, info: &TCPInfo{MinRTTNS: 50 * ms, RTTNS: 51 * ms, BusyNS: 160 * ms}, a: delayed, want: Unknown},
+		{name: "a queue that fills", took: 420, connect: 1, turns: 1, info: &TCPInfo{MinRTTNS: 1 * ms, RTTNS: 180 * ms, BusyNS: 410 * ms}, a: traced, want: Queueing},
+		{name: "much data on a fast path", took: 420, connect: 1, turns: 1, info: &TCPInfo{MinRTTNS: 1 * ms, RTTNS: 2 * ms, BusyNS: 410 * ms}, a: traced, want: Unknown},
+		{name: "a kept connection since the delay began", took: 201, connect: 0, turns: 1, info: &TCPInfo{MinRTTNS: 1 * ms, RTTNS: 26 * ms, BusyNS: 200 * ms}, a: traced, want: Queueing},
+		{name: "no answer to what was sent", took: 400, connect: 100, turns: 0, class: Timeout, info: &TCPInfo{MinRTTNS: 100 * ms, RTTNS: 100 * ms, BusyNS: 300 * ms}, a: traced, want: Queueing},
+		{name: "acknowledged, and no answer", took: 400, connect: 1, turns: 0, class: Timeout, info: &TCPInfo{MinRTTNS: 1 * ms, RTTNS: 40 * ms, BusyNS: 40 * ms}, a: traced, want: Unknown},
+		{name: "no handshake within the delay", took: 500, class: Timeout, info: &TCPInfo{}, a: hour, want: Queueing},
+		{name: "no handshake, and no such delay", took: 500, class: Timeout, info: &TCPInfo{}, a: delayed, want: Unknown},
+		{name: "through a proxy that holds each turn", took: 520, connect: 1, turns: 5, info: &TCPInfo{MinRTTNS: 1}, a: toxic, want: Queueing},
+		{name: "through it, and the server is slow", took: 1500, connect: 1, turns: 5, info: &TCPInfo{MinRTTNS: 1}, a: toxic, want: Unknown},
+		{name: "through it, sooner than it can have held", took: 160, connect: 1, turns: 5, info: &TCPInfo{MinRTTNS: 1}, a: toxic, want: Unknown},
+		{name: "through it, and its answer did not come", took: 160, connect: 1, turns: 1, class: Timeout, info: &TCPInfo{MinRTTNS: 1}, a: toxic, want: Queueing},
+		{name: "through a narrow proxy", took: 1010, connect: 1, turns: 1, info: &TCPInfo{MinRTTNS: 1, Received: 1000}, a: Attribution{Traced: true, Held: Held{Proxy: true, ReceivedByte: 1e-3}}, want: Queueing},
 		{name: "event on a delayed path", took: 641, connect: 50, events: []Retransmission{again(600, RTO)}, a: delayed, want: RTO, wantEventsOf: 1},
 		{name: "slow handshake without a SYN sent again", took: 1003, connect: 1001, a: traced, want: Neighbour},
-		{name: "the same, delayed", took: 1003, connect: 1001, a: delayed, want: Queueing},
+		{name: "the same, delayed", took: 1003, connect: 1001, info: &TCPInfo{}, a: delayed, want: Queueing},
 		{name: "the same, not watched", took: 1003, connect: 1001, want: Unknown},
 		{name: "foreign namespace, same addresses", took: 220, connect: 1, events: []Retransmission{{TimeNS: 210 * ms, Cookie: 99, Local: clientEnd, Remote: serverEnd, Cause: TLP}}, a: traced, want: Unknown},
 		{name: "the other end's namespace", took: 220, connect: 1, events: []Retransmission{{TimeNS: 210 * ms, Cookie: clientCookie, Local: serverEnd, Remote: clientEnd, Cause: TLP}}, a: traced, want: Unknown},
@@ -87,13 +109,15 @@ func TestCause(t *testing.T) {
 		{name: "socket: SYN, then a longer RTO", took: 2900, connect: 1001, info: &TCPInfo{TotalRetransmits: 3, TotalRTO: 2}, want: RTO},
 		{name: "socket: SYN, then longer, which the socket does not say", took: 2900, connect: 1001, info: &TCPInfo{TotalRetransmits: 2, TotalRTO: 1}, want: Unknown},
 		{name: "socket: RTO", took: 420, connect: 1, info: &TCPInfo{TotalRetransmits: 2, TotalRTO: 1}, want: RTO},
-		{name: "socket: a probe or a fast retransmission", took: 220, connect: 1, info: &TCPInfo{TotalRetransmits: 1}, a: Attribution{PathDelayed: true}, want: Unknown},
-		{name: "socket: nothing", took: 341, connect: 50, info: &TCPInfo{}, a: Attribution{PathDelayed: true}, want: Queueing},
+		{name: "socket: a probe or a fast retransmission", took: 220, connect: 1, info: &TCPInfo{TotalRetransmits: 1}, want: Unknown},
+		{name: "socket: nothing", took: 341, connect: 50, info: &TCPInfo{}, want: Unknown},
+		{name: "socket: nothing, on a long way", took: 341, connect: 50, turns: 5, info: &TCPInfo{MinRTTNS: 50 * ms}, want: Queueing},
+		{name: "socket: a handshake that may have lost its SYN is no long way", took: 1003, connect: 998, turns: 1, info: &TCPInfo{TotalRetransmits: 2, TotalRTO: 1}, want: SYNRetransmit},
 		{name: "threshold", took: 60, connect: 1, events: []Retransmission{again(40, TLP)}, a: Attribution{Threshold: 50 * time.Millisecond}, want: TLP, wantEventsOf: 1},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := []Sample{{StartNS: 0, EndNS: test.took * ms, ConnectNS: test.connect * ms, Local: clientEnd, Remote: serverEnd, Class: test.class, Info: test.info}}
+			s := []Sample{{StartNS: 0, EndNS: test.took * ms, ConnectNS: test.connect * ms, Turns: test.turns, Reused: test.connect == 0 && test.turns > 0, Local: clientEnd, Remote: serverEnd, Class: test.class, Info: test.info}}
 			Attribute(s, test.events, test.a)
 			if s[0].Cause != test.want || len(s[0].Events) != test.wantEventsOf {
 				t.Errorf("cause %q with %d events, want %q with %d", s[0].Cause, len(s[0].Events), test.want, test.wantEventsOf)

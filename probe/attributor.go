@@ -41,7 +41,8 @@ const (
 // from TotalRTO; a TLP cannot be told there), else by the call's
 // dropped packets (a SYN explains a handshake of 0.9 s or more, and data is Dropped), else
 // as Neighbour when the handshake took 0.9 s or more although both ends were watched and
-// no SYN was repeated, else as Queueing if PathDelayed says so, else Unknown.
+// no SYN was repeated, else as Queueing where the packets' own round trips, or what a
+// proxy's toxics hold, account for half of the time or more (see Queueing), else Unknown.
 //
 // Each attempt of a policy is explained by its own connection. Of a slow call with
 // attempts, the cause is that of the attempt that lasted longest, which may be below the

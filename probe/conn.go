@@ -70,6 +70,16 @@ func (c *conn) info() (info *TCPInfo, quiet bool) {
 	return &last, true
 }
 
+// settings are those of an open connection; nil when it does not tell.
+func (c *conn) settings() (s *SocketSettings) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	_ = raw.Control(func(fd uintptr) { s = socketSettings(int(fd)) }) // a closed one has none
+	return s
+}
+
 // ask reads TCP_INFO of an open connection.
 func (c *conn) ask() (info *TCPInfo, quiet bool) {
 	raw, err := c.SyscallConn()

@@ -17,6 +17,7 @@ type Recorder struct {
 	attempts, rejected      int
 	degraded                int
 	errors                  map[Class]int
+	failed                  map[Class]*distribution // their service times
 	causes, retransmissions map[Cause]int
 	latency, service, lag   distribution
 	there, back             distribution
@@ -33,7 +34,7 @@ type Recorder struct {
 func NewRecorder(target, layer string, threshold time.Duration) *Recorder {
 	return &Recorder{
 		target: target, layer: layer, threshold: threshold,
-		errors: map[Class]int{}, causes: map[Cause]int{}, retransmissions: map[Cause]int{},
+		errors: map[Class]int{}, failed: map[Class]*distribution{}, causes: map[Cause]int{}, retransmissions: map[Cause]int{},
 		phases: map[string]*distribution{}, turns: map[int]int{}, policy: map[string]map[string]int{},
 		drops: newDropSummary(),
 	}
@@ -52,6 +53,7 @@ func (r *Recorder) Add(s Sample) {
 	switch {
 	case s.Class != OK:
 		r.errors[s.Class]++
+		values(r.failed, s.Class).add(int64(s.Duration()))
 	case s.Degraded != "": // it has an answer, and how long that took is no measure of the peer
 		r.ok++
 		r.degraded++
@@ -107,10 +109,7 @@ func (r *Recorder) succeeded(s Sample) {
 	r.latency.add(int64(s.Latency()))
 	r.service.add(int64(s.Duration()))
 	for _, p := range s.Phases {
-		if r.phases[p.Name] == nil {
-			r.phases[p.Name] = &distribution{}
-		}
-		r.phases[p.Name].add(p.NS)
+		values(r.phases, p.Name).add(p.NS)
 	}
 	if s.Turns > 0 {
 		r.turns[s.Turns]++
@@ -166,11 +165,19 @@ func (r *Recorder) Merge(from *Recorder) {
 	r.back.merge(&from.back)
 	r.rate.merge(&from.rate)
 	for name, d := range from.phases {
-		if r.phases[name] == nil {
-			r.phases[name] = &distribution{}
-		}
-		r.phases[name].merge(d)
+		values(r.phases, name).merge(d)
 	}
+	for class, d := range from.failed {
+		values(r.failed, class).merge(d)
+	}
+}
+
+// values is the distribution of a name, which is made where there is none.
+func values[K comparable](m map[K]*distribution, of K) *distribution {
+	if m[of] == nil {
+		m[of] = &distribution{}
+	}
+	return m[of]
 }
 
 func sum[K comparable](to, from map[K]int) {
@@ -218,11 +225,16 @@ func (r *Recorder) Summary(evidence string) Summary {
 		s.OneWay = &OneWay{There: r.there.summary(), Back: r.back.summary()}
 	}
 	for name, d := range r.phases {
-		q := d.quantiles(50, 99, 100)
 		if s.Phases == nil {
 			s.Phases = map[string]PhaseSummary{}
 		}
-		s.Phases[name] = PhaseSummary{Count: d.n, P50: q[0], P99: q[1], Max: q[2]}
+		s.Phases[name] = d.part()
+	}
+	for class, d := range r.failed {
+		if s.Failed == nil {
+			s.Failed = map[Class]PhaseSummary{}
+		}
+		s.Failed[class] = d.part()
 	}
 	for name, events := range r.policy {
 		if s.Policy == nil {
@@ -252,6 +264,11 @@ func (r *Recorder) Finish(s *Summary, l Load) {
 func (d *distribution) summary() Quantiles {
 	q := d.quantiles(50, 90, 95, 99, 99.9, 100)
 	return Quantiles{P50: q[0], P90: q[1], P95: q[2], P99: q[3], P999: q[4], Max: q[5]}
+}
+
+func (d *distribution) part() PhaseSummary {
+	q := d.quantiles(50, 99, 100)
+	return PhaseSummary{Count: d.n, P50: q[0], P99: q[1], Max: q[2]}
 }
 
 // median is the nearest rank among counted values; nil without one.

@@ -117,7 +117,7 @@ func TestRecorder(t *testing.T) {
 	got := rec.Summary("seen")
 	rec.Finish(&got, Load{Loop: "open", Seed: 9})
 	want := Summary{
-		Target: "t", Layer: "direct", Count: 5, OK: 4, Warmup: 1, Errors: map[Class]int{Rejected: 1},
+		Target: "t", Layer: "direct", Count: 5, OK: 4, Warmup: 1, Errors: map[Class]int{Rejected: 1}, Failed: map[Class]PhaseSummary{Rejected: {1, f(0), f(0), f(0)}},
 		P50: f(40), P90: f(60), P95: f(60), P99: f(60), P999: f(60), Max: f(60),
 		Service:     Quantiles{P50: f(20), P90: f(40), P95: f(40), P99: f(40), P999: f(40), Max: f(40)},
 		Percentiles: PercentilesExact, Causes: map[Cause]int{}, ThresholdMS: 1000, Retransmissions: map[Cause]int{TLP: 1}, Evidence: "seen",

@@ -44,8 +44,12 @@ const (
 	Dropped Cause = "dropped"
 	// Neighbour: address resolution failed or was repeated.
 	Neighbour Cause = "neighbour"
-	// Queueing: slow with no retransmission, on a path whose every packet is
-	// delayed.
+	// Queueing: what the call sent and got was held back on the way, by a delay, a full
+	// queue or a proxy's toxic. It is said where no retransmission explains the call, and
+	// its packets' own round trips, as its handshake and its socket measured them (see
+	// TCPInfo), make up half of its time or more; or where its turns and bytes times what
+	// the toxics on a proxy were told to hold do. A server that takes its time is not
+	// queueing, but Unknown: no kernel saw what it waited for.
 	Queueing Cause = "queueing"
 	// PolicyWait: the client's own policy waited for longer than the network was waited
 	// for: between attempts, or for a place.
@@ -99,6 +103,9 @@ type Sample struct {
 	PushbackNS int64 `json:"pushback_ns,omitempty"`
 	// Info is the socket's own account, read before it was closed.
 	Info *TCPInfo `json:"tcp_info,omitempty"`
+	// Made are the settings of the connection, where this call made it. They are told once
+	// for all calls, in a Summary's Environment.
+	Made *SocketSettings `json:"-"`
 	// Cause is set for calls above the threshold; Events are the retransmissions that the
 	// kernel reported for this connection, of the call and for a moment after it. With
 	// Attempts they are there, and none here.
@@ -247,7 +254,17 @@ type TCPInfo struct {
 	TotalRTO uint16 `json:"total_rto"`
 	Backoff  uint8  `json:"backoff"`
 	RTONS    int64  `json:"rto_ns"`
-	RTTNS    int64  `json:"rtt_ns"`
+	// RTTNS is the smoothed round trip, of the connection's whole life; MinRTTNS the least
+	// one of its last 5 minutes (net.ipv4.tcp_min_rtt_wlen), its handshake's among them.
+	RTTNS    int64 `json:"rtt_ns"`
+	MinRTTNS int64 `json:"min_rtt_ns,omitempty"`
+	// BusyNS is for how long the socket had data under way during the call that the peer had
+	// not acknowledged, less the time in which the peer's window was shut; its resolution is
+	// the kernel's tick, 1 to 10 ms. 0 where other calls use the connection at the same time.
+	BusyNS int64 `json:"busy_ns,omitempty"`
+	// Sent counts the bytes that the peer acknowledged, Received those that it sent.
+	Sent     uint64 `json:"bytes_sent,omitempty"`
+	Received uint64 `json:"bytes_received,omitempty"`
 }
 
 // Retransmission is one segment that a kernel sent again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 )
 
 // ErrOneConnection refuses a second connection within one call: nothing in the
@@ -21,6 +22,7 @@ type Socket struct {
 	conn          *conn
 	local, remote netip.AddrPort
 	connectNS     int64
+	settings      atomic.Pointer[SocketSettings]
 	// reused and the counts are of the call under way, where earlier ones used the
 	// connection.
 	reused bool
@@ -53,6 +55,7 @@ func (s *Socket) Dial(ctx context.Context, network, address string) (net.Conn, e
 	s.account.close() // what is connected gives its own account until it is closed
 	s.local, s.remote = addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
 	s.conn = &conn{Conn: c}
+	s.settings.Store(s.conn.settings())
 	return s.conn, nil
 }
 
@@ -63,6 +66,10 @@ func (s *Socket) Conn() net.Conn {
 	}
 	return s.conn
 }
+
+// Made is what the connection was made with, for the first who asks, so that it is counted
+// once; nil for all others and without a connection. It is safe for concurrent use.
+func (s *Socket) Made() *SocketSettings { return s.settings.Swap(nil) }
 
 // ConnectNS is how long the handshake took; 0 if it did not end.
 func (s *Socket) ConnectNS() int64 { return s.connectNS }
@@ -97,8 +104,11 @@ func (s *Socket) totalTurns() int {
 func (s *Socket) Share(to *Sample, before *TCPInfo) {
 	to.Local, to.Remote, to.Reused = s.local, s.remote, true
 	to.Info = s.Info()
-	if to.Info != nil && before != nil {
-		to.Info.since(*before)
+	if to.Info != nil {
+		if before != nil {
+			to.Info.since(*before)
+		}
+		to.Info.BusyNS = 0
 	}
 }
 
@@ -134,6 +144,7 @@ func (s *Socket) Record(to *Sample) {
 		}
 	} else {
 		to.ConnectNS = s.connectNS
+		to.Made = s.Made()
 	}
 	s.account.close()
 }
@@ -142,6 +153,9 @@ func (s *Socket) Record(to *Sample) {
 func (i *TCPInfo) since(before TCPInfo) {
 	i.TotalRetransmits -= before.TotalRetransmits
 	i.TotalRTO -= before.TotalRTO
+	i.BusyNS -= min(before.BusyNS, i.BusyNS)
+	i.Sent -= min(before.Sent, i.Sent)
+	i.Received -= min(before.Received, i.Received)
 }
 
 func addrPort(a net.Addr) netip.AddrPort {

@@ -33,6 +33,9 @@ type Summary struct {
 	OK    int `json:"ok"`
 	// Errors counts the calls that failed, by class, Rejected too.
 	Errors map[Class]int `json:"errors"`
+	// Failed are the service times of the calls that failed, by class: no percentile has
+	// them, and they say whether errors came within the budget.
+	Failed map[Class]PhaseSummary `json:"failed,omitempty"`
 	// Percentiles of the successful calls' latencies, each from when it was due (see
 	// Sample.Latency); null without one. The largest is exact in any case.
 	P50  *float64 `json:"p50_ms"`
@@ -90,6 +93,8 @@ type Summary struct {
 	OneWay *OneWay `json:"one_way,omitempty"`
 	// Settings are what else decides the numbers, by name: see Describer.
 	Settings map[string]string `json:"settings,omitempty"`
+	// Environment is what decided the timers of TCP; nil where only samples are known.
+	Environment *Environment `json:"environment,omitempty"`
 	// Load is how the calls were made; nil where only samples are known.
 	Load *Load `json:"load,omitempty"`
 }
@@ -110,7 +115,7 @@ type OneWay struct {
 	Back  Quantiles `json:"back"`
 }
 
-// PhaseSummary is one part of the calls that had it.
+// PhaseSummary is the time of one part of the calls, of those that had it.
 type PhaseSummary struct {
 	Count int      `json:"count"`
 	P50   *float64 `json:"p50_ms"`

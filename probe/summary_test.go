@@ -34,7 +34,8 @@ func TestSummarize(t *testing.T) {
 			Summary{Count: 2, OK: 2, P50: f(1), P90: f(2), P99: f(2), Max: f(2)}},
 		{"hundred", hundred, Summary{Count: 100, OK: 100, P50: f(50), P90: f(90), P99: f(99), Max: f(100)}},
 		{"only failures", []Sample{took(time.Second, Timeout, SYNRetransmit, SYNRetransmit), took(0, Refused, "")},
-			Summary{Count: 2, Errors: map[Class]int{Timeout: 1, Refused: 1}, Causes: map[Cause]int{SYNRetransmit: 1},
+			Summary{Count: 2, Errors: map[Class]int{Timeout: 1, Refused: 1},
+				Failed: map[Class]PhaseSummary{Timeout: {1, f(1000), f(1000), f(1000)}, Refused: {1, f(0), f(0), f(0)}}, Causes: map[Cause]int{SYNRetransmit: 1},
 				Retransmissions: map[Cause]int{SYNRetransmit: 1}, Explained: f(100)}},
 		{"an event of the goodbye", []Sample{{EndNS: ms, Class: OK, Events: []Retransmission{{TimeNS: 2 * ms, Cause: TLP}}}},
 			Summary{Count: 1, OK: 1, P50: f(1), P90: f(1), P99: f(1), Max: f(1)}},
@@ -44,7 +45,7 @@ func TestSummarize(t *testing.T) {
 			took(time.Second, OK, Unknown),
 			took(5*time.Second, Timeout, Unknown),
 			took(4*time.Second, OK, Queueing),
-		}, Summary{Count: 5, OK: 4, Errors: map[Class]int{Timeout: 1}, P50: f(1000), P90: f(4000), P99: f(4000), Max: f(4000),
+		}, Summary{Count: 5, OK: 4, Errors: map[Class]int{Timeout: 1}, Failed: map[Class]PhaseSummary{Timeout: {1, f(5000), f(5000), f(5000)}}, P50: f(1000), P90: f(4000), P99: f(4000), Max: f(4000),
 			Causes: map[Cause]int{RTO: 1, Unknown: 2, Queueing: 1}, Explained: f(50),
 			Retransmissions: map[Cause]int{TLP: 2, RTO: 2}}},
 	}

@@ -141,7 +141,7 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 		c.Order.User, c.Order.Password, c.Order.Database = login.User, login.Password, login.Database
 	}
 	c.ClientNamespace, c.ServerNamespace = t.ClientNamespace, t.ServerNamespace
-	c.PathDelayed = a.pathDelayed(ctx, r, t)
+	c.Held = a.held(ctx, r, t)
 	if a.dropsAreRecorded(ctx, r, t) {
 		c.Drops = a.recordDrops
 	}
@@ -167,22 +167,6 @@ func (a *Agent) withinLimits(r probe.Request) error {
 		}
 	}
 	return nil
-}
-
-// pathDelayed reports whether a fault delays everything on the way to a target: its
-// own, or one on its packets at a device of its lab.
-func (a *Agent) pathDelayed(ctx context.Context, r probe.Request, t target.Target) bool {
-	for _, f := range a.leases.List(ctx) {
-		if f.Spec.Packet != nil && r.Layer != probe.LayerProxy && f.Spec.Packet.Delay > 0 && (f.Spec.Target == t.Key() || a.onTheWay(ctx, f, t)) {
-			return true
-		}
-		for _, x := range f.Spec.Toxics {
-			if f.Spec.Target == t.Key() && r.Layer == probe.LayerProxy && (x.Kind == fault.Latency || x.Kind == fault.Bandwidth || x.Kind == fault.Slicer) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // onTheWay reports whether a fault on a device meets the packets of t.

@@ -36,7 +36,7 @@ func probeText(res report.ProbeResult) func(io.Writer, style) {
 		}
 		t.write(w, st)
 		pairs(w, st, report.Details(res.Summary, res.Policy))
-		if failed := report.Errors(s); failed != "" {
+		if failed := report.Failed(s); failed != "" {
 			fmt.Fprintf(w, "failed: %s\n", failed)
 		}
 		fmt.Fprintf(w, "slow is above %g ms; causes from %s\n", s.ThresholdMS, s.Evidence)

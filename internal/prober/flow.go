@@ -33,6 +33,7 @@ type flow struct {
 	kept     []probe.Sample
 	keep     int // how many may be kept; -1: none any more
 	progress probe.Progress
+	env      probe.Environment
 	reported time.Time
 	lost     uint64
 	// engine counts the packets that faults dropped, missed those that were not recorded.
@@ -75,6 +76,7 @@ func (f *flow) take(samples []probe.Sample) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range samples {
+		f.made(s)
 		f.attr.Add(s)
 		if s.Warmup {
 			continue
@@ -175,6 +177,9 @@ func (f *flow) result(source string, e end) probe.Result {
 	s := f.recorder.Summary(source)
 	f.recorder.Finish(&s, e.Load)
 	s.UDP, s.Settings = e.UDP, e.Settings
+	if env := f.env; s.UDP == nil {
+		s.Environment = &env
+	}
 	if f.drops != nil {
 		d := f.recorder.Drops()
 		d.Engine, d.Missed = f.engine, f.missed

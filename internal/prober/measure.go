@@ -20,9 +20,8 @@ type Config struct {
 	// Layer is what the summary calls the run: none, packet, proxy or proxy+latency in
 	// a comparison; default Order.Request.Layer.
 	Layer string
-	// PathDelayed says that a fault delays every packet of the path, so that a slow
-	// call without a retransmission is slow by queueing.
-	PathDelayed bool
+	// Held is how long faults on the path hold back what passes.
+	Held probe.Held
 	// Report, when set, is told a few times a second how far the run is, and at its end.
 	Report func(probe.Progress)
 	// Sink, when set, gets every sample once it is final: with its cause, at most a second
@@ -62,7 +61,7 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 	}
 	var (
 		r   = c.Order.Request
-		a   = probe.Attribution{PathDelayed: c.PathDelayed, Threshold: r.Threshold}
+		a   = probe.Attribution{Held: c.Held, Threshold: r.Threshold}
 		err error
 	)
 	if c.Order.Policy == nil { // else a call lasts as long as the policy lets it
@@ -97,6 +96,7 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 		_, stopErr := f.stop()
 		return probe.Result{}, errors.Join(err, stopErr)
 	}
+	f.env = c.environment(ctx)
 	f.start()
 	ended, runErr := run(ctx, c.ClientNamespace, childName, c.Order, mute, f.take)
 	lost, err := f.stop()

@@ -229,6 +229,9 @@ func TestMeasure(t *testing.T) {
 	if s.Target != "pg" || s.Layer != "none" || s.Count != 20 || s.OK != 20 || len(r.Samples) != 20 || s.Evidence != probe.EvidenceTraced {
 		t.Errorf("whole: %+v", s)
 	}
+	if e := s.Environment; e == nil || e.Kernel == "" || e.Client == nil || e.Server == nil || len(e.Connections) != 1 || e.Connections[0].Count != 20 || e.Connections[0].Congestion == "" {
+		t.Errorf("whole: environment %+v, want both ends and 20 connections that are alike", e)
+	}
 	// a slow machine may acknowledge so late that a probe is sent for nothing
 	if s.Retransmissions[probe.SYNRetransmit]+s.Retransmissions[probe.FastRetransmit] != 0 {
 		t.Errorf("whole: retransmissions %v", s.Retransmissions)

@@ -60,7 +60,7 @@ var reasons = map[probe.Cause]string{
 	probe.FastRetransmit: "a fast retransmission",
 	probe.Neighbour:      "address resolution",
 	probe.Dropped:        "data that the fault dropped",
-	probe.Queueing:       "packets held back on the way",
+	probe.Queueing:       "what was held back on the way",
 	probe.Unknown:        "no known cause",
 }
 

@@ -76,6 +76,24 @@ var ClassOrder = []probe.Class{
 	probe.Timeout, probe.Refused, probe.Reset, probe.EOF, probe.Protocol, probe.Server, probe.Other, probe.Rejected,
 }
 
+// Failed says how many calls failed, by class, and how long that took: "timeout 5 (p50 505
+// ms, max 506 ms), refused 1 (after 0.3 ms)"; "" for none.
+func Failed(s probe.Summary) string {
+	var parts []string
+	for _, c := range ClassOrder {
+		switch f := s.Failed[c]; {
+		case s.Errors[c] == 0:
+		case f.Count == 0:
+			parts = append(parts, fmt.Sprintf("%s %d", c, s.Errors[c]))
+		case f.Count == 1:
+			parts = append(parts, fmt.Sprintf("%s 1 (after %s)", c, Time(f.Max)))
+		default:
+			parts = append(parts, fmt.Sprintf("%s %d (p50 %s, max %s)", c, f.Count, Time(f.P50), Time(f.Max)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 // Errors says the failed calls by class: "timeout 2, reset 1"; "" for none.
 func Errors(s probe.Summary) string {
 	var parts []string

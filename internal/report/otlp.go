@@ -85,10 +85,11 @@ func integer(key string, n int64) attribute {
 
 func flag(key string, b bool) attribute { return attribute{key, anyValue{Bool: &b}} }
 
-func resourceOf(r probe.Request) resource {
-	return resource{[]attribute{
+// resourceOf is what all of a run has in common; e is nil where it is not known yet.
+func resourceOf(r probe.Request, e *probe.Environment) resource {
+	return resource{append([]attribute{
 		text("service.name", "netemd-probe"), text("netemd.target", r.Target), text("netemd.probe.kind", r.Kind), text("netemd.layer", r.Layer),
-	}}
+	}, environmentAttributes(e)...)}
 }
 
 // tracer makes spans of samples: one for each call, with those of its attempts below it.
@@ -111,7 +112,7 @@ func (t *tracer) write(w io.Writer, samples []probe.Sample, offset time.Duration
 		spans = t.append(spans, &samples[i], offset)
 	}
 	return encodeLine(w, tracesData{[]resourceSpans{{
-		Resource:   resourceOf(t.request),
+		Resource:   resourceOf(t.request, nil),
 		ScopeSpans: []scopeSpans{{Scope: scope{"netemd", version.String()}, Spans: spans}},
 	}}})
 }
@@ -260,7 +261,7 @@ func (t *tally) otlp(w io.Writer, res ProbeResult, now time.Time) error {
 		metrics = append(metrics, metric{Name: dotted(c.name), Description: c.help, Unit: "1", Sum: d})
 	}
 	return encodeLine(w, metricsData{[]resourceMetrics{{
-		Resource: resourceOf(t.request), ScopeMetrics: []scopeMetrics{{scope{"netemd", version.String()}, metrics}},
+		Resource: resourceOf(t.request, res.Environment), ScopeMetrics: []scopeMetrics{{scope{"netemd", version.String()}, metrics}},
 	}}})
 }
 

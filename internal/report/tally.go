@@ -152,6 +152,7 @@ func (t *tally) openMetrics(w io.Writer, res ProbeResult) error {
 			fmt.Fprintf(&b, "%s_total{%s} %d\n", c.name, labels, s.n)
 		}
 	}
+	writeEnvironment(&b, res.Environment, common)
 	b.WriteString("# EOF\n")
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -206,7 +206,7 @@ func (l *link) record(s *probe.Sample, t *times) {
 	}
 	l.socket.Share(s, t.before)
 	if l.began >= t.start {
-		s.Reused, s.ConnectNS = false, l.socket.ConnectNS()
+		s.Reused, s.ConnectNS, s.Made = false, l.socket.ConnectNS(), l.socket.Made()
 	}
 }
 

@@ -227,6 +227,6 @@ func (c *conn) record(s *probe.Sample, t *times) {
 	}
 	c.socket.Share(s, t.before)
 	if !c.again {
-		s.Reused, s.ConnectNS = false, c.socket.ConnectNS()
+		s.Reused, s.ConnectNS, s.Made = false, c.socket.ConnectNS(), c.socket.Made()
 	}
 }

@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"netemd/internal/fault"
+	"netemd/internal/target"
+	"netemd/probe"
+)
+
+// held is how long the faults on the way to a target hold back what passes now, by what
+// was asked of them: those on its packets, or those in its proxy where the client connects
+// to that.
+func (a *Agent) held(ctx context.Context, r probe.Request, t target.Target) probe.Held {
+	h := probe.Held{Proxy: r.Layer == probe.LayerProxy}
+	for _, f := range a.leases.List(ctx) {
+		switch mine := f.Spec.Target == t.Key(); {
+		case h.Proxy && mine:
+			for _, x := range f.Spec.Toxics {
+				addToxic(&h, x)
+			}
+		case !h.Proxy && f.Spec.Packet != nil && (mine || a.onTheWay(ctx, f, t)):
+			addPacket(&h, f.Spec)
+		}
+	}
+	if h == (probe.Held{Proxy: true}) {
+		return probe.Held{}
+	}
+	return h
+}
+
+func addPacket(h *probe.Held, s fault.Spec) {
+	there, back := *s.Packet, *s.Packet
+	if s.PacketFrom != nil {
+		back = *s.PacketFrom
+	}
+	add := func(delay, jitter time.Duration) {
+		h.Turn += delay
+		h.Least += max(0, delay-jitter)
+	}
+	if s.Direction != fault.From {
+		add(there.Delay, there.Jitter)
+	}
+	if s.Direction == fault.From || s.Direction == fault.Both {
+		add(back.Delay, back.Jitter)
+	}
+}
+
+// addToxic counts a toxic that spares some connections as one that does not on average, and
+// not at all at the least.
+func addToxic(h *probe.Held, x fault.Toxic) {
+	perByte := 0.0
+	switch x.Kind {
+	case fault.Latency:
+		h.Turn += x.Latency
+		if x.Toxicity == 0 || x.Toxicity == 100 {
+			h.Least += x.Latency - x.Jitter
+		}
+	case fault.Bandwidth:
+		perByte = 1 / float64(x.Rate)
+	case fault.Slicer:
+		perByte = x.Delay.Seconds() / float64(x.AverageSize)
+	}
+	if x.Stream == fault.Upstream {
+		h.SentByte += perByte
+	} else {
+		h.ReceivedByte += perByte
+	}
+}
