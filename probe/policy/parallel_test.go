@@ -14,6 +14,8 @@ import (
 	"netemd/probe"
 )
 
+func recorder() *probe.Recorder { return probe.NewRecorder("peer", probe.LayerDirect, time.Second) }
+
 // Of 50 calls at one time a half-open breaker lets exactly so many through as it has probes.
 func TestExactlySoManyProbes(t *testing.T) {
 	for _, probes := range []int{1, 3} {
@@ -31,17 +33,19 @@ func TestExactlySoManyProbes(t *testing.T) {
 				t.Errorf("the peer saw %d attempts of %d probes", got, probes)
 			}
 			w.clock.Run()
-			counts := Counts{}
+			counts := recorder()
 			for i, s := range samples {
 				<-done[i]
 				if counts.Add(s); s.Class == probe.Rejected && s.Duration() > 0 {
 					t.Errorf("call %d was rejected after %s", i, s.Duration())
 				}
 			}
-			want := Counts{Calls: 50, Attempts: probes, Rejected: 50 - probes, Events: map[string]int{
-				"breaker half_opened": 1, "breaker permitted": probes, "breaker rejected": 50 - probes, "breaker closed": 1,
-			}}
-			if d := cmp.Diff(want, counts); d != "" {
+			sum := counts.Summary("")
+			if sum.Count != 50 || sum.Attempts != probes || sum.Rejected != 50-probes {
+				t.Errorf("%d probes: %d calls, %d attempts, %d rejected", probes, sum.Count, sum.Attempts, sum.Rejected)
+			}
+			want := map[string]map[string]int{"breaker": {"half_opened": 1, "permitted": probes, "rejected": 50 - probes, "closed": 1}}
+			if d := cmp.Diff(want, sum.Policy); d != "" {
 				t.Errorf("%d probes (-want +got):\n%s", probes, d)
 			}
 		})
@@ -183,7 +187,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var counts Counts
+	counts := recorder()
 	for worker := range 16 {
 		wg.Go(func() {
 			for i := range 30 {
@@ -205,7 +209,8 @@ func TestEverythingAtOnce(t *testing.T) {
 	wg.Wait()
 	inner.mu.Lock()
 	defer inner.mu.Unlock()
-	if inner.under != 0 || inner.at > 8 || counts.Calls != 480 || counts.Attempts != len(inner.attempts) {
-		t.Errorf("under way %d, at one time %d, attempts %d of which the peer saw %d", inner.under, inner.at, counts.Attempts, len(inner.attempts))
+	sum := counts.Summary("")
+	if inner.under != 0 || inner.at > 8 || sum.Count != 480 || sum.Attempts != len(inner.attempts) {
+		t.Errorf("under way %d, at one time %d, calls %d, attempts %d of which the peer saw %d", inner.under, inner.at, sum.Count, sum.Attempts, len(inner.attempts))
 	}
 }
