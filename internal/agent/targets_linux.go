@@ -133,7 +133,7 @@ func (a *Agent) unknownTarget(name string, ofLabs []target.Target) error {
 		return fault.WithHint(fmt.Errorf("%w %q: there are none, since no lab is up; labs: %s", target.ErrUnknown, name, first),
 			"netemctl lab up "+first+"; or aim at what runs here: --target container:NAME, pid:N, host:NAME, ...")
 	}
-	return fmt.Errorf("%w %q: known: %s", target.ErrUnknown, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w %q: known: %s", target.ErrUnknown, name, qdisc.Few(names))
 }
 
 // targets are all that have a name, by their origins. One that is nowhere now says why.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -113,7 +112,7 @@ func missing(root, path string) error {
 	}
 	want := "a cgroup that exists; there is none below " + dir
 	if len(names) > 0 {
-		want = "a cgroup that exists: " + few(names)
+		want = "a cgroup that exists: " + qdisc.Few(names)
 	}
 	return gone{&qdisc.FieldError{Field: "cgroup", Value: path, Want: want}}
 }
@@ -122,16 +121,6 @@ func missing(root, path string) error {
 type gone struct{ error }
 
 func (g gone) Unwrap() []error { return []error{g.error, fs.ErrNotExist} }
-
-// few names at most 20.
-func few(all []string) string {
-	const most = 20
-	slices.Sort(all)
-	if len(all) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
-	}
-	return strings.Join(all, ", ")
-}
 
 // Standing is nil while c is there. The error is fs.ErrNotExist when it is gone, also when
 // another one has its path by now.

@@ -45,13 +45,13 @@ func findUnit(name string) (Group, error) {
 	case 0:
 		want := "a unit that runs: no cgroup is called like one"
 		if units = alike(name, units); len(units) > 0 {
-			want = "a unit that runs: " + few(units)
+			want = "a unit that runs: " + qdisc.Few(units)
 		}
 		return Group{}, gone{&qdisc.FieldError{Field: "unit", Value: name, Want: want}}
 	}
 	slices.Sort(found)
 	return Group{}, &qdisc.FieldError{
-		Field: "unit", Value: name, Want: "one of them, as cgroup:PATH: " + few(found),
+		Field: "unit", Value: name, Want: "one of them, as cgroup:PATH: " + qdisc.Few(found),
 	}
 }
 

@@ -136,8 +136,11 @@ func (a *app) othersUp(ctx context.Context, agent Agent) string {
 	for i, l := range ls {
 		names[i] = l.Name
 	}
-	return "; up: " + few(names)
+	return "; up: " + qdisc.Few(names)
 }
+
+// cellNames is how many names a cell of a table has.
+const cellNames = 8
 
 func (a *app) labList() *cobra.Command {
 	return &cobra.Command{
@@ -164,12 +167,12 @@ func (a *app) labList() *cobra.Command {
 					for i, n := range l.Nodes {
 						names[i] = n.Name
 					}
-					t.add(s.bold(l.Name), few(names), few(l.Targets), l.Up.In(a.env.Now().Location()).Format("15:04:05"))
+					t.add(s.bold(l.Name), qdisc.First(cellNames, names), qdisc.First(cellNames, l.Targets), l.Up.In(a.env.Now().Location()).Format("15:04:05"))
 				}
 				t.write(w, s)
 				for _, l := range ls {
 					if ended := endedServices(l); len(ended) > 0 {
-						a.say("lab %s: ended by themselves: %s", l.Name, few(ended))
+						a.say("lab %s: ended by themselves: %s", l.Name, qdisc.Few(ended))
 					}
 				}
 			}})
@@ -187,15 +190,6 @@ func endedServices(l lab.Info) (names []string) {
 		}
 	}
 	return names
-}
-
-// few are the first of many names, and how many more there are.
-func few(names []string) string {
-	const most = 8
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most-2], ", "), len(names)-most+2)
 }
 
 func (a *app) labExample() *cobra.Command {

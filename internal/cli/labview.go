@@ -163,7 +163,7 @@ func (a *app) seeLab(ctx context.Context, agent Agent, name string) (labView, fu
 		}
 	}
 	return v, func(w io.Writer, s style) {
-		fmt.Fprintf(w, "lab %s: targets %s\n", s.bold(info.Name), dash(few(info.Targets)))
+		fmt.Fprintf(w, "lab %s: targets %s\n", s.bold(info.Name), dash(qdisc.First(cellNames, info.Targets)))
 		d := newDrawing(plan, services, here, s)
 		if !d.draw(w) {
 			d.listed(w)

@@ -168,7 +168,7 @@ func builtinTarget(name string) (target.Target, error) {
 			}
 		}
 	}
-	return target.Target{}, fmt.Errorf("%w %q, known: %s", target.ErrUnknown, name, few(known))
+	return target.Target{}, fmt.Errorf("%w %q, known: %s", target.ErrUnknown, name, qdisc.Few(known))
 }
 
 func plan(spec fault.Spec, places []target.Place, k kernel) (planView, error) {

@@ -4,10 +4,10 @@
 package container
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
+
+	"netemd/qdisc"
 )
 
 // Errors of Find, wrapped with the containers that there are.
@@ -44,19 +44,11 @@ func (c Container) String() string {
 	return c.Name + " (" + id + ")"
 }
 
-// few says at most 20 of the containers, in order.
+// few says some of the containers, in order.
 func few(all []Container) string {
-	const most = 20
 	words := make([]string, len(all))
 	for i, c := range all {
 		words[i] = c.String()
 	}
-	slices.Sort(words)
-	switch {
-	case len(words) == 0:
-		return "none runs here"
-	case len(words) > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(words[:most], ", "), len(words)-most)
-	}
-	return strings.Join(words, ", ")
+	return cmp.Or(qdisc.Few(words), "none runs here")
 }

@@ -14,6 +14,7 @@ import (
 	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/target"
+	"netemd/qdisc"
 )
 
 // How long after a failed clearing the next try is made: twice as long each time.
@@ -286,7 +287,7 @@ func (m *Manager) unknownFault(id string) error {
 	if len(known) == 0 {
 		return fmt.Errorf("%w %q: there are none", ErrUnknownFault, id)
 	}
-	return fmt.Errorf("%w %q: there are: %s", ErrUnknownFault, id, strings.Join(known, ", "))
+	return fmt.Errorf("%w %q: there are: %s", ErrUnknownFault, id, qdisc.Few(known))
 }
 
 // Retire ends the faults on targets and calls down, which takes the targets away;

@@ -225,11 +225,10 @@ func namesOf(all []link) []string {
 }
 
 func choices(names, avoided []string) string {
-	const most = 20
-	if len(names) > most {
-		names = append(names[:most:most], fmt.Sprintf("%d more", len(names)-most))
+	if len(names) > 0 {
+		avoided = append([]string{qdisc.Few(names)}, avoided...)
 	}
-	return cmp.Or(strings.Join(append(names, avoided...), ", "), "it has none besides lo")
+	return cmp.Or(strings.Join(avoided, ", "), "it has none besides lo")
 }
 
 func whose(namespace string) string {

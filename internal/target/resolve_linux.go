@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -95,7 +94,7 @@ func BadNamespace(name string, err error) error {
 	}
 	want := "a network namespace that exists; there is none below " + namespaces.Dir
 	if len(names) > 0 {
-		want = "a network namespace that exists: " + few(names)
+		want = "a network namespace that exists: " + qdisc.Few(names)
 	}
 	return &NotThereError{&qdisc.FieldError{Field: "netns", Value: name, Want: want}}
 }
@@ -123,15 +122,5 @@ func device(links *netlink.Handle, s Selector) (netlink.Link, error) {
 	if s.Namespace != "" {
 		where = "in netns " + s.Namespace
 	}
-	return nil, &NotThereError{&qdisc.FieldError{Field: "dev", Value: s.Device, Want: "a device that exists " + where + ": " + few(names)}}
-}
-
-// few names at most 20 of all, in order.
-func few(all []string) string {
-	const most = 20
-	slices.Sort(all)
-	if len(all) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
-	}
-	return strings.Join(all, ", ")
+	return nil, &NotThereError{&qdisc.FieldError{Field: "dev", Value: s.Device, Want: "a device that exists " + where + ": " + qdisc.Few(names)}}
 }

@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	// Engines know what a fault is and where; never who holds it.
 	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/failpoint", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
 	// Containers and their processes, without the libraries of what runs them.
-	"internal/container": {},
+	"internal/container": {"qdisc"},
 	// Where the packets of what a name stands for pass.
 	"internal/location": {"internal/cgroup", "internal/container", "internal/fault", "internal/target", "namespaces", "qdisc"},
 	// What a match selects, as Go and as a program for the kernel; for both engines.

@@ -86,10 +86,8 @@ func unknown(key, name, what string, known []string) *strictyaml.Mistake {
 	switch {
 	case len(known) == 0:
 		m.Want += ", which has none"
-	case len(known) > maxKnown:
-		m.Want += fmt.Sprintf(": %s and %d more", strings.Join(known[:maxKnown], ", "), len(known)-maxKnown)
 	default:
-		m.Want += ": " + strings.Join(known, ", ")
+		m.Want += ": " + qdisc.First(maxKnown, known)
 	}
 	return m
 }
