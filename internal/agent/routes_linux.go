@@ -6,17 +6,21 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"netemd/namespaces"
 )
 
 // carriesDefaultRoute reports whether a default route of the own namespace, of either
 // family and in any table, leaves by the device, or by one that stands on it.
 func carriesDefaultRoute(index int) (bool, error) {
-	links, err := netlink.LinkList()
+	links, err := namespaces.Whole(netlink.LinkList)
 	if err != nil {
 		return false, fmt.Errorf("list devices: %w", err)
 	}
 	on := above(links, index)
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC, Type: unix.RTN_UNICAST}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	routes, err := namespaces.Whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC, Type: unix.RTN_UNICAST}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	})
 	if err != nil {
 		return false, fmt.Errorf("list routes: %w", err)
 	}
@@ -60,7 +64,7 @@ func passes(index int, c Connection) bool {
 	if err != nil || len(ways) == 0 {
 		return true
 	}
-	links, err := netlink.LinkList()
+	links, err := namespaces.Whole(netlink.LinkList)
 	if err != nil {
 		return true
 	}
@@ -77,7 +81,7 @@ func passes(index int, c Connection) bool {
 // waysOf are the devices by which c leaves and at which it arrives; none when this end
 // of it is not an address of the own namespace.
 func waysOf(c Connection) ([]int, error) {
-	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	addresses, err := namespaces.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, err
 	}

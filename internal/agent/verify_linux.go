@@ -110,7 +110,7 @@ func deviceOf(ctx context.Context, namespace string, a netip.Addr, reached bool)
 				index = r.LinkIndex
 			}
 		} else {
-			addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+			addresses, err := namespaces.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 			if err != nil {
 				return err
 			}

@@ -142,7 +142,7 @@ func (c *looking) sysctls(tree *sysctlTree, want []Sysctl) error {
 }
 
 func (c *looking) network(h *netlink.Handle) error {
-	all, err := h.LinkList()
+	all, err := namespaces.Whole(h.LinkList)
 	if err != nil {
 		return err
 	}
@@ -151,17 +151,17 @@ func (c *looking) network(h *netlink.Handle) error {
 	for _, link := range all {
 		c.links[link.Attrs().Name], names[link.Attrs().Index] = link, link.Attrs().Name
 	}
-	addresses, err := h.AddrList(nil, netlink.FAMILY_ALL)
+	addresses, err := namespaces.Whole(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return err
 	}
-	neighbours, err := h.NeighList(0, netlink.FAMILY_ALL)
+	neighbours, err := namespaces.Whole(func() ([]netlink.Neigh, error) { return h.NeighList(0, netlink.FAMILY_ALL) })
 	if err != nil {
 		return err
 	}
 	rules := map[string]bool{}
 	for _, family := range c.spot.families() {
-		all, err := h.RuleList(family)
+		all, err := namespaces.Whole(func() ([]netlink.Rule, error) { return h.RuleList(family) })
 		if err != nil {
 			return err
 		}
@@ -282,7 +282,9 @@ func (c *looking) routes(h *netlink.Handle, names map[int]string) error {
 	have, known := map[string]string{}, map[string]bool{}
 	var added []string
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		all, err := h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		all, err := namespaces.Whole(func() ([]netlink.Route, error) {
+			return h.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		})
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"netemd/namespaces"
 )
 
 // operationalTime bounds the wait for a link's carrier, which takes milliseconds on an
@@ -41,7 +43,7 @@ func operational(ctx context.Context, namespace string) error {
 // isOperational reports whether every device that is up has its carrier, and every
 // IPv6 address its route.
 func isOperational(h *netlink.Handle) (bool, error) {
-	links, err := h.LinkList()
+	links, err := namespaces.Whole(h.LinkList)
 	if err != nil {
 		return false, err
 	}
@@ -60,12 +62,14 @@ func isOperational(h *netlink.Handle) (bool, error) {
 			return false, nil
 		}
 	}
-	addrs, err := h.AddrList(nil, netlink.FAMILY_V6)
+	addrs, err := namespaces.Whole(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_V6) })
 	if err != nil || len(addrs) == 0 {
 		return err == nil, err
 	}
 	local := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL}
-	routes, err := h.RouteListFiltered(netlink.FAMILY_V6, local, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	routes, err := namespaces.Whole(func() ([]netlink.Route, error) {
+		return h.RouteListFiltered(netlink.FAMILY_V6, local, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	})
 	if err != nil {
 		return false, err
 	}

@@ -105,7 +105,7 @@ type configured struct {
 func (m *Manager) setUp(l *layout, s *spot) error {
 	return handle(func(h *netlink.Handle) error {
 		c := &configured{m: m, h: h, spot: s, links: map[string]netlink.Link{}, where: l.definition.Namespace(s.name)}
-		all, err := h.LinkList()
+		all, err := namespaces.Whole(h.LinkList)
 		if err != nil {
 			return fmt.Errorf("links in %s: %w", c.where, err)
 		}

@@ -57,7 +57,7 @@ func defaultDevice(ctx context.Context, namespace string) (name string, err erro
 
 func deviceOfRoute(links *netlink.Handle) (string, error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		routes, err := links.RouteList(nil, family)
+		routes, err := namespaces.Whole(func() ([]netlink.Route, error) { return links.RouteList(nil, family) })
 		if err != nil {
 			return "", fmt.Errorf("find the default route: %w", err)
 		}

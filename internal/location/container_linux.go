@@ -70,7 +70,7 @@ func addressOf(ctx context.Context, l link, d target.Definition) (found netip.Ad
 		if err != nil {
 			return err
 		}
-		list, err := h.AddrList(l.Link, netlink.FAMILY_ALL)
+		list, err := namespaces.Whole(func() ([]netlink.Addr, error) { return h.AddrList(l.Link, netlink.FAMILY_ALL) })
 		for _, a := range list {
 			if ip, ok := netip.AddrFromSlice(a.IP); ok && !found.IsValid() && net.IP.IsGlobalUnicast(a.IP) {
 				found = netip.AddrPortFrom(ip.Unmap(), d.Ports[0].First)

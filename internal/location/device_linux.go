@@ -50,7 +50,7 @@ func linksOf(ctx context.Context, namespace string) ([]netlink.Link, uint64, err
 		if err != nil {
 			return err
 		}
-		if all, err = h.LinkList(); err != nil {
+		if all, err = namespaces.Whole(h.LinkList); err != nil {
 			return fmt.Errorf("list devices: %w", err)
 		}
 		return nil
@@ -124,7 +124,7 @@ func (f Finder) deviceWith(ctx context.Context, d target.Definition) (string, er
 		if err != nil {
 			return err
 		}
-		list, err := h.AddrList(nil, netlink.FAMILY_ALL)
+		list, err := namespaces.Whole(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 		for _, a := range list {
 			if ip, ok := netip.AddrFromSlice(a.IP); ok {
 				addresses[a.LinkIndex] = append(addresses[a.LinkIndex], ip.Unmap())

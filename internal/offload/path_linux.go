@@ -92,7 +92,7 @@ func (n *namespace) devices(p target.Place) ([]netlink.Link, error) {
 		return []netlink.Link{own}, err
 	}
 	links := []netlink.Link{own}
-	all, err := n.links.LinkList()
+	all, err := namespaces.Whole(n.links.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("devices in %s: %w", n, err)
 	}

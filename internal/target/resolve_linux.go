@@ -108,7 +108,7 @@ func device(links *netlink.Handle, s Selector) (netlink.Link, error) {
 		}
 		return link, nil
 	}
-	all, err := links.LinkList()
+	all, err := namespaces.Whole(links.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}

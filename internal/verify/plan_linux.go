@@ -239,7 +239,7 @@ func describe(h *netlink.Handle, namespace string, link netlink.Link) (device, e
 	if a.Flags&net.FlagUp == 0 {
 		return d, impossible("%s in %s is down", d.name, label(namespace))
 	}
-	addrs, err := h.AddrList(link, netlink.FAMILY_ALL)
+	addrs, err := namespaces.Whole(func() ([]netlink.Addr, error) { return h.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return d, fmt.Errorf("addresses of %s: %w", d.name, err)
 	}

@@ -196,7 +196,7 @@ func (a *attacher) freeHandle(index int, hook target.Hook) (uint32, error) {
 
 func filters(index int, hook target.Hook) ([]netlink.Filter, error) {
 	stub := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}}
-	all, err := netlink.FilterList(stub, parent(hook))
+	all, err := namespaces.Whole(func() ([]netlink.Filter, error) { return netlink.FilterList(stub, parent(hook)) })
 	if err != nil {
 		return nil, fmt.Errorf("list filters: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"netemd/internal/failpoint"
 	"netemd/internal/target"
+	"netemd/namespaces"
 )
 
 // A clsact carries no mark of who made it; its filters do. So one of ours never stands
@@ -153,7 +154,7 @@ func deleteClsact(index int) error {
 
 func hasClsact(index int) (bool, error) {
 	stub := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}}
-	all, err := netlink.QdiscList(stub)
+	all, err := namespaces.Whole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(stub) })
 	if err != nil {
 		return false, fmt.Errorf("list qdiscs: %w", err)
 	}

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -42,27 +42,16 @@ func (c *rtnl) change(op, device string, typ netlink.HeaderType, flags netlink.H
 	return err
 }
 
-// dumpLimit is how long a list is asked for that changed while it was given: as long as
-// somebody may take to make or remove a thousand devices on a busy machine. The pauses
-// between two questions double up to dumpPause.
-const (
-	dumpLimit = 5 * time.Second
-	dumpPause = 100 * time.Millisecond
-)
-
 // dump lists. A list that was torn by a change may lack what was there all the time, so
 // it is asked for again.
 func (c *rtnl) dump(op, device string, typ netlink.HeaderType, header []byte) ([]netlink.Message, error) {
-	for end, pause := time.Now().Add(dumpLimit), time.Millisecond; ; pause = min(2*pause, dumpPause) {
+	return namespaces.Whole(func() ([]netlink.Message, error) {
 		replies, err := c.execute(op, device, typ, netlink.Request|netlink.Dump, header, nil)
-		if err != nil || !torn(replies) {
-			return replies, err
+		if err == nil && torn(replies) {
+			err = &qdisc.OpError{Op: op, Device: device, Namespace: c.namespace, Err: namespaces.ErrTorn}
 		}
-		if time.Now().After(end) {
-			return nil, &qdisc.OpError{Op: op, Device: device, Namespace: c.namespace, Err: syscall.EAGAIN}
-		}
-		time.Sleep(pause)
-	}
+		return replies, err
+	})
 }
 
 // torn reports whether the kernel says so (NLM_F_DUMP_INTR).
