@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -125,14 +126,31 @@ func sweepAll(ctx context.Context, names []string, stateDir string) (done []stri
 	for range min(sweepers, len(names)) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
-				filters, err1 := ebpf.Sweep(ctx, names[i:i+1])
-				devices, err2 := netem.Sweep(ctx, names[i:i+1], stateDir)
-				removed[i], errs[i] = append(filters, devices...), errors.Join(err1, err2)
+				removed[i], errs[i] = sweepNamespace(ctx, names[i], stateDir)
 			}
 		})
 	}
 	wg.Wait()
 	return slices.Concat(removed...), errors.Join(errs...)
+}
+
+// sweepNamespace has both engines look into a namespace. One that does not exist, or that
+// somebody is just making or deleting, is no error: there is nothing of ours in it.
+func sweepNamespace(ctx context.Context, name, stateDir string) (removed []string, err error) {
+	ns, err := namespaces.Share(name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, namespaces.ErrStale) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	defer ns.Release()
+	filters, ofFilters := ebpf.Sweep(ctx, ns)
+	devices, ofDevices := netem.Sweep(ctx, ns, stateDir)
+	if err = errors.Join(ofFilters, ofDevices); err != nil {
+		err = fmt.Errorf("in namespace %q: %w", name, err)
+	}
+	return append(filters, devices...), err
 }
 
 // apart leaves out what is another name of a namespace that is among the names already: two

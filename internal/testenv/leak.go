@@ -42,7 +42,7 @@ type resources struct {
 }
 
 func snapshot() resources {
-	return resources{descriptors: descriptors(), namespaces: namespaces()}
+	return resources{descriptors: descriptors(), namespaces: named()}
 }
 
 // leaks says what is there now and was not there when r was taken.
@@ -105,10 +105,10 @@ func descriptors() map[string]int {
 	return found
 }
 
-// namespaces lists the named network namespaces that are this process's by the
+// named lists the named network namespaces that are this process's by the
 // pid in their name, or, where the run was promised root and no other package's
 // tests run beside it, by our prefixes.
-func namespaces() map[string]bool {
+func named() map[string]bool {
 	entries, err := os.ReadDir("/run/netns")
 	if err != nil {
 		return nil

@@ -232,7 +232,7 @@ func TestTrafficIsWholeAgain(t *testing.T) {
 						}
 						_ = proc.cmd.Wait()
 						until(t, "no device is left", slower(time.Second), func() bool { return l.links(t, p.Namespace) == before })
-						if removed, err := Sweep(ctx, []string{p.Namespace}); err != nil || legacy && len(removed) == 0 {
+						if removed, err := sweptIn(p.Namespace); err != nil || legacy && len(removed) == 0 {
 							t.Errorf("sweep: %q, %v", removed, err)
 						}
 						if kinds, count := l.filters(t, p); kinds != "noqueue " || count > 0 {
@@ -378,7 +378,7 @@ func TestUpgradeUnderAFault(t *testing.T) {
 				old := newLife(t, order{Place: p, Netem: qdisc.Netem{Delay: 200 * ms}, Lifetime: time.Minute, Clsact: cfg.Clsact}).ready()
 				f.send(20, 64, ms)
 				old.end(syscall.SIGKILL)
-				removed, err := Sweep(ctx, []string{p.Namespace})
+				removed, err := sweptIn(p.Namespace)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -393,7 +393,7 @@ func TestUpgradeUnderAFault(t *testing.T) {
 					t.Errorf("%d of 50 arrived, from %s; %+v", len(got), least(got), c)
 				}
 				next.end(syscall.SIGKILL)
-				if _, err := Sweep(ctx, []string{p.Namespace}); err != nil {
+				if _, err := sweptIn(p.Namespace); err != nil {
 					t.Fatal(err)
 				}
 				until(t, "no device is left", slower(time.Second), func() bool { return l.links(t, p.Namespace) == before })

@@ -14,31 +14,26 @@ import (
 	"netemd/namespaces"
 )
 
-// Sweep removes what engines of dead processes left in the namespaces with these
-// names, the empty name being this process's own: their cls_bpf filters, and a
-// clsact that they made once it is empty. Links on tcx and TAPs end with their
-// process. Nothing of a living process is touched. A namespace that does not exist, or
-// that somebody is just making or deleting (namespaces.ErrStale), is no error; Sweep goes on after errors and joins them. It says what it removed, in
-// words: a fault ended there when its process died.
-func Sweep(ctx context.Context, names []string) (removed []string, err error) {
-	var all []error
-	for _, name := range names {
-		err := namespaces.Do(ctx, name, func() error {
-			found, err := sweepHere()
-			for _, f := range found {
-				removed = append(removed, fmt.Sprintf("%s in namespace %q", f, name))
-			}
-			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, namespaces.ErrStale) {
-			all = append(all, fmt.Errorf("sweep namespace %q: %w", name, err))
-		}
+// Sweep removes what engines of dead processes left in a namespace: their cls_bpf filters,
+// and a clsact that they made once it is empty. Links on tcx and TAPs end with their process.
+// Nothing of a living process is touched. It goes on after errors and joins them, and says in
+// words what it removed: a fault ended there when its process died.
+func Sweep(ctx context.Context, ns *namespaces.Session) (removed []string, err error) {
+	err = ns.Do(ctx, func() (err error) {
+		removed, err = sweepHere()
+		return err
+	})
+	for i := range removed {
+		removed[i] = fmt.Sprintf("%s in namespace %q", removed[i], ns.Name())
 	}
-	return removed, errors.Join(all...)
+	if err != nil {
+		err = fmt.Errorf("ebpf: sweep: %w", err)
+	}
+	return removed, err
 }
 
 func sweepHere() (removed []string, err error) {
-	links, err := netlink.LinkList()
+	links, err := namespaces.Whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}

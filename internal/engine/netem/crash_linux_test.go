@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"netemd/internal/target"
+	"netemd/namespaces"
 	"netemd/qdisc"
 )
 
@@ -72,6 +73,15 @@ func (b *bench) kill(t *testing.T, at string, hook target.Hook) {
 	}
 }
 
+// sweptBy sweeps the namespace of that name.
+func sweptBy(t *testing.T, e *Engine, name string) (removed []string, err error) {
+	err = namespaces.Within(name, func(ns *namespaces.Session) (err error) {
+		removed, err = e.sweep(t.Context(), ns)
+		return err
+	})
+	return removed, err
+}
+
 // A process that is killed after any of its steps leaves nothing that Sweep does not
 // find, with a clsact of its own or somebody else's.
 func TestKilled(t *testing.T) { bothWays(t, testKilled) }
@@ -118,7 +128,7 @@ func testKilled(t *testing.T) {
 			for _, hook := range hooks {
 				b.kill(t, at, hook)
 				for range 2 {
-					if _, err := sweeper.sweep(t.Context(), []string{b.near, "nt-netem-no-such"}); err != nil {
+					if _, err := sweptBy(t, sweeper, b.near); err != nil {
 						t.Errorf("beside %s, killed at %q: %v", with, at, err)
 					}
 				}
@@ -139,7 +149,7 @@ func testKilled(t *testing.T) {
 	if err := other.Set(t.Context(), b.foreign(target.Egress, udp), qdisc.Netem{Delay: ms}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	removed, err := sweeper.sweep(t.Context(), []string{b.near})
+	removed, err := sweptBy(t, sweeper, b.near)
 	if err != nil {
 		t.Error(err)
 	}

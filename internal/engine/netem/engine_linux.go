@@ -276,12 +276,16 @@ func (e *Engine) connectTo(ns *namespaces.Session) (*conn, error) {
 		ns.Release()
 		return nil, err
 	}
-	c, err := namespaces.Kept(ctx, ns, func() (*rtnl, error) { return dialRTNL(0, ns.Name()) })
+	c, err := rtnlIn(ctx, ns)
 	if err != nil {
 		ns.Release()
 		return nil, err
 	}
 	return &conn{roots: r, rtnl: c, ns: ns, log: e.log}, nil
+}
+
+func rtnlIn(ctx context.Context, ns *namespaces.Session) (*rtnl, error) {
+	return namespaces.Kept(ctx, ns, func() (*rtnl, error) { return dialRTNL(0, ns.Name()) })
 }
 
 func dialRoots(ctx context.Context, ns *namespaces.Session) (roots, error) {

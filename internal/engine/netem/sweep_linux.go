@@ -14,39 +14,28 @@ import (
 // sweepDrain is how long the packets of a dead agent's faults may keep their time.
 const sweepDrain = 2 * time.Second
 
-// Sweep removes what engines with that Config.State left on devices of others in the
-// namespaces with these names, the empty name being this process's own: filters, ifbs
-// and gates, and a clsact that they made, once nothing stands in it. It finds what a process
-// left that was killed at any step, and is idempotent. No engine with that state may
-// run. A namespace that does not exist, or that somebody is just making or deleting
-// (namespaces.ErrStale), is no error; Sweep goes on after errors and joins them. It says in
-// words which devices it removed. It needs what Engine needs.
-func Sweep(ctx context.Context, names []string, state string) (removed []string, err error) {
-	return New(Config{State: state}).sweep(ctx, names)
+// Sweep removes what engines with that Config.State left on devices of others in a
+// namespace: filters, ifbs and gates, and a clsact that they made, once nothing stands in it.
+// It finds what a process left that was killed at any step, and is idempotent. No engine with
+// that state may run. It goes on after errors and joins them, and says in words which devices
+// it removed. It needs what Engine needs.
+func Sweep(ctx context.Context, ns *namespaces.Session, state string) (removed []string, err error) {
+	return New(Config{State: state}).sweep(ctx, ns)
 }
 
-func (e *Engine) sweep(ctx context.Context, names []string) (removed []string, err error) {
-	var errs []error
-	for _, name := range names {
-		found, err := e.sweepNamespace(ctx, name)
-		removed = append(removed, found...)
-		if absent(err) != nil && !errors.Is(err, namespaces.ErrStale) {
-			errs = append(errs, fmt.Errorf("netem: sweep namespace %q: %w", name, err))
-		}
+func (e *Engine) sweep(ctx context.Context, ns *namespaces.Session) (removed []string, err error) {
+	r, err := rtnlIn(ctx, ns)
+	if err != nil {
+		return nil, fmt.Errorf("netem: sweep: %w", err)
 	}
-	return removed, errors.Join(errs...)
+	removed, err = e.sweepIn(ctx, &conn{rtnl: r, ns: ns, log: e.log})
+	if err != nil {
+		err = fmt.Errorf("netem: sweep: %w", err)
+	}
+	return removed, err
 }
 
-func (e *Engine) sweepNamespace(ctx context.Context, name string) (removed []string, err error) {
-	ns, err := namespaces.Share(name)
-	if err != nil {
-		return nil, err
-	}
-	c, err := e.connectTo(ns)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }()
+func (e *Engine) sweepIn(ctx context.Context, c *conn) (removed []string, err error) {
 	all, err := c.links()
 	if err != nil {
 		return nil, err
@@ -61,27 +50,30 @@ func (e *Engine) sweepNamespace(ctx context.Context, name string) (removed []str
 		case e.made(l):
 			left = append(left, l)
 		case l.ourKind() && l.alias == "" && ourName(l.name, e.state): // half made
-			errs = append(errs, c.deleteLink(l))
+			errs = append(errs, absent(c.deleteLink(l)))
 		default:
 			continue
 		}
 		ours = append(ours, l)
 	}
-	errs = append(errs, c.waitEmpty(ctx, left))
-	for _, l := range left {
-		errs = append(errs, e.dismantle(c, l))
-	}
-	for _, l := range gates { // those whose ifb was gone
-		errs = append(errs, e.discard(c, l))
-	}
 	if len(ours) == 0 {
 		return nil, errors.Join(errs...)
+	}
+	if c.roots, err = e.dial(ctx, c.ns); err != nil {
+		return nil, errors.Join(append(errs, err)...)
+	}
+	errs = append(errs, c.waitEmpty(ctx, left))
+	for _, l := range left {
+		errs = append(errs, absent(e.dismantle(c, l)))
+	}
+	for _, l := range gates { // those whose ifb was gone
+		errs = append(errs, absent(e.discard(c, l)))
 	}
 	after, err := c.links()
 	for _, l := range ours {
 		stays := func(o link) bool { return o.index == l.index && o.name == l.name }
 		if err == nil && !slices.ContainsFunc(after, stays) {
-			removed = append(removed, inWords(l, name, all))
+			removed = append(removed, inWords(l, c.ns.Name(), all))
 		}
 	}
 	return removed, errors.Join(append(errs, err)...)
@@ -118,7 +110,7 @@ func (e *Engine) sweepFilters(c *conn, all []link) error {
 			errs = append(errs, absent(err))
 			for _, f := range found {
 				if f.ours() && filterState(f.name) == e.state {
-					errs = append(errs, c.dropFilter(l, hook, f.cookie))
+					errs = append(errs, absent(c.dropFilter(l, hook, f.cookie)))
 				}
 			}
 		}

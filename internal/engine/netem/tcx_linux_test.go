@@ -121,7 +121,7 @@ func TestKilledUnderTraffic(t *testing.T) {
 		for _, at := range []string{"netem.ifb.up", "netem.filter.set", "netem.filter.gone"} {
 			tr.whole(t, tr.beside(t, 200, func() error {
 				b.kill(t, at, hook)
-				_, err := sweeper.sweep(t.Context(), []string{b.near})
+				_, err := sweptBy(t, sweeper, b.near)
 				return err
 			}))
 		}
