@@ -15,6 +15,7 @@ import (
 
 	"netemd/internal/access"
 	"netemd/internal/audit"
+	"netemd/internal/client"
 	"netemd/internal/config"
 	"netemd/internal/content"
 	"netemd/internal/fault"
@@ -152,25 +153,33 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// allowing starts an agent with those rules, which any user of the host reaches, beside a veth
+// pair from v0 in a to another namespace. The function runs netemctl as a user.
+func allowing(t *testing.T, a string, rules ...access.Rule) (*client.Client, func(uid uint32, args ...string) (code int, said string)) {
+	t.Helper()
+	pair(t, a, netns(t, "b"))
+	dir := reachable(t)
+	_, c := serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) { c.Socket.Mode, c.Allow = 0o666, rules })})
+	return c, func(uid uint32, args ...string) (int, string) {
+		t.Helper()
+		return netemctl(t, uid, nil, append([]string{"--socket", filepath.Join(dir, "netemd.sock")}, args...)...)
+	}
+}
+
 // The packets of a fault that has ended are shown to whom they were shown before.
 func TestPacketsOfAnEndedFault(t *testing.T) {
-	a, b := netns(t, "a"), netns(t, "b")
-	pair(t, a, b)
-	dir := reachable(t)
-	_, c := serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) {
-		c.Socket.Mode = 0o666
-		c.Allow = []access.Rule{
-			{Users: []string{"4343"}, Verbs: []access.Verb{access.Packets}, Targets: []string{"dev:v0@" + a}},
-			{Users: []string{"4344"}, Verbs: []access.Verb{access.Packets}, Targets: []string{"dev:v1@*"}},
-		}
-	})})
+	a := netns(t, "a")
+	c, as := allowing(t, a,
+		access.Rule{Users: []string{"4343"}, Verbs: []access.Verb{access.Packets}, Targets: []string{"dev:v0@" + a}},
+		access.Rule{Users: []string{"4344"}, Verbs: []access.Verb{access.Packets}, Targets: []string{"dev:v1@*"}},
+	)
 	f := apply(t, c, fault.Spec{
 		Content:  &content.Rule{Kind: content.SYN, Count: 1},
 		Selector: &target.Selector{Namespace: a, Device: "v0", Protocol: 6, PeerPorts: []target.Ports{port(5011)}},
 	})
 	for _, when := range []string{"held", "ended"} {
 		for uid, want := range map[uint32]int{4343: 0, 4344: 7} {
-			code, said := netemctl(t, uid, nil, "--socket", filepath.Join(dir, "netemd.sock"), "packets", f.ID)
+			code, said := as(uid, "packets", f.ID)
 			if code != want || want == 7 && !strings.Contains(said, "may not packets on dev:v0@"+a) {
 				t.Errorf("%s, uid %d: exit code %d, want %d: %s", when, uid, code, want, said)
 			}
@@ -187,18 +196,11 @@ func TestPacketsOfAnEndedFault(t *testing.T) {
 // Who may not do everything clears each fault of his at a device, whatever it does: also
 // where the device has another name by now.
 func TestUserClearsADevice(t *testing.T) {
-	a, b := netns(t, "a"), netns(t, "b")
-	pair(t, a, b)
-	dir := reachable(t)
-	_, c := serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) {
-		c.Socket.Mode = 0o666
-		c.Allow = []access.Rule{
-			{Users: []string{"65534"}, Verbs: []access.Verb{access.Apply, access.Clear}, Targets: []string{"dev:v*@" + a}},
-		}
-	})})
+	a := netns(t, "a")
+	c, as := allowing(t, a, access.Rule{Users: []string{"65534"}, Verbs: []access.Verb{access.Apply, access.Clear}, Targets: []string{"dev:v*@" + a}})
 	run := func(args ...string) {
 		t.Helper()
-		if code, said := netemctl(t, nobody, nil, append([]string{"--socket", filepath.Join(dir, "netemd.sock")}, args...)...); code != 0 {
+		if code, said := as(nobody, args...); code != 0 {
 			t.Errorf("%v: exit code %d: %s", args, code, said)
 		}
 	}
