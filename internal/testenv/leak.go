@@ -105,11 +105,14 @@ func descriptors() map[string]int {
 	return found
 }
 
+// namesDir is namespaces.Dir, of a package whose tests import this one.
+const namesDir = "/run/netns"
+
 // named lists the named network namespaces that are this process's by the
 // pid in their name, or, where the run was promised root and no other package's
 // tests run beside it, by our prefixes.
 func named() map[string]bool {
-	entries, err := os.ReadDir("/run/netns")
+	entries, err := os.ReadDir(namesDir)
 	if err != nil {
 		return nil
 	}
