@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"netemd/internal/journal"
@@ -78,21 +76,10 @@ func Cleanup(ctx context.Context, cfg Config) (removed []string, err error) {
 	return append(removed, swept...), errors.Join(errs...)
 }
 
-// cleanLabs takes all labs of a state folder away, with the namespaces that bear its mark and
-// are in no record any more, and lets go of them.
+// cleanLabs takes all labs of a state folder away, and lets go of them.
 func cleanLabs(ctx context.Context, labs *lab.Manager) (removed []string, err error) {
-	recorded := labs.Recorded()
-	for _, name := range recorded {
-		removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
-	}
-	orphans, err := labs.Orphans(ctx)
-	for _, name := range orphans {
-		ofRecorded := func(of string) bool { return strings.HasPrefix(name, lab.Definition{Name: of}.Namespace("")) }
-		if !slices.ContainsFunc(recorded, ofRecorded) {
-			removed = append(removed, fmt.Sprintf("namespace %s, of a lab without a record", name))
-		}
-	}
-	return removed, errors.Join(err, labs.Cleanup(ctx), labs.Close())
+	removed, err = labs.Cleanup(ctx)
+	return removed, errors.Join(err, labs.Close())
 }
 
 // openLast reads the journal, where there is one.

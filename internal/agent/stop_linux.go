@@ -68,7 +68,8 @@ func (a *Agent) Close(ctx context.Context) error {
 	if a.ready && !keep {
 		ctx, cancel := context.WithTimeoutCause(ctx, labStopTime, errors.New("taking the labs down took too long"))
 		defer cancel()
-		errs = append(errs, a.labs.Cleanup(ctx), a.definitions.forget())
+		_, err := a.labs.Cleanup(ctx)
+		errs = append(errs, err, a.definitions.forget())
 	}
 	if a.labs != nil {
 		errs = append(errs, a.labs.Close())

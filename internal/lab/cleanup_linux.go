@@ -205,7 +205,8 @@ func (m *Manager) Adopt(ctx context.Context) error {
 		m.cfg.Log.Warn("taking a broken lab down", "lab", rec.Definition.Name, "error", err)
 		errs = append(errs, m.undo(ctx, r))
 	}
-	errs = append(errs, m.removeOrphans(ctx))
+	_, err = m.removeOrphans(ctx)
+	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("lab adopt: %w", err)
 	}
@@ -258,17 +259,23 @@ func (m *Manager) present(ctx context.Context, l *layout) error {
 }
 
 // Cleanup removes all labs of the state folder, whether this process or an earlier
-// one made them, and needs no agent. It goes on after an error and returns all; once it
-// has begun it does not stop when ctx ends. A record that cannot be read is set aside
-// as <lab>.json.bad when the namespaces that bear our mark are gone.
-func (m *Manager) Cleanup(ctx context.Context) error {
+// one made them, and namespaces that bear its mark and are in no record, and needs no agent. It says in words what it removed, goes
+// on after an error and returns all; once it has begun it does not stop when ctx ends. A
+// record that cannot be read is set aside as <lab>.json.bad when the namespaces that bear our
+// mark are gone.
+func (m *Manager) Cleanup(ctx context.Context) (removed []string, err error) {
 	if err := m.turns.take(ctx, everyLab); err != nil {
-		return fmt.Errorf("lab cleanup: %w", err)
+		return nil, fmt.Errorf("lab cleanup: %w", err)
 	}
 	defer m.turns.leave(everyLab)
 	var errs []error
+	tried := func(name string, err error) {
+		if errs = append(errs, err); err == nil {
+			removed = append(removed, fmt.Sprintf("lab %s, with its faults and services", name))
+		}
+	}
 	for _, r := range m.all() {
-		errs = append(errs, m.remove(ctx, r))
+		tried(r.record.Definition.Name, m.remove(ctx, r))
 	}
 	records, bad, err := m.records()
 	errs = append(errs, err, m.removeUnfinished())
@@ -276,9 +283,12 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 		if _, err := m.get(rec.Definition.Name); err == nil {
 			continue // it was tried above
 		}
-		errs = append(errs, m.teardown(ctx, &running{record: rec}))
+		tried(rec.Definition.Name, m.teardown(ctx, &running{record: rec}))
 	}
-	err = m.removeOrphans(ctx)
+	orphans, err := m.removeOrphans(ctx)
+	for _, name := range orphans {
+		removed = append(removed, fmt.Sprintf("namespace %s, of a lab without a record", name))
+	}
 	errs = append(errs, err)
 	if err == nil {
 		for _, b := range bad {
@@ -287,9 +297,9 @@ func (m *Manager) Cleanup(ctx context.Context) error {
 	}
 	m.tidy()
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("lab cleanup: %w", err)
+		return removed, fmt.Errorf("lab cleanup: %w", err)
 	}
-	return nil
+	return removed, nil
 }
 
 // setAside takes a bad record out of the way of the next lab of its name, with the
@@ -307,20 +317,27 @@ func (m *Manager) setAside(b badRecord) error {
 	return os.RemoveAll(m.labDir(b.name))
 }
 
-// removeOrphans removes the Orphans. It goes on after the end of ctx.
-func (m *Manager) removeOrphans(ctx context.Context) error {
+// removeOrphans removes the orphans, and returns those that are gone. It goes on after the end
+// of ctx.
+func (m *Manager) removeOrphans(ctx context.Context) (removed []string, err error) {
 	ctx, cancel := uninterrupted(ctx)
 	defer cancel()
-	orphans, err := m.Orphans(ctx)
+	orphans, err := m.orphans(ctx)
 	for _, name := range orphans {
 		m.cfg.Log.Warn("removing a namespace of ours that belongs to no lab", "namespace", name)
 	}
-	return errors.Join(err, removeNamespaces(ctx, orphans))
+	err = errors.Join(err, removeNamespaces(ctx, orphans))
+	for _, name := range orphans {
+		if _, there := os.Lstat(filepath.Join(namespaces.Dir, name)); errors.Is(there, os.ErrNotExist) {
+			removed = append(removed, name)
+		}
+	}
+	return removed, err
 }
 
-// Orphans are the names of the namespaces that bear our mark and belong to no lab that this
+// orphans are the names of the namespaces that bear our mark and belong to no lab that this
 // process knows: somebody deleted the record, or it is a bad one.
-func (m *Manager) Orphans(ctx context.Context) ([]string, error) {
+func (m *Manager) orphans(ctx context.Context) ([]string, error) {
 	entries, err := namespaces.List()
 	kept := map[string]bool{}
 	for _, r := range m.all() {

@@ -99,7 +99,7 @@ func killAndClean(t *testing.T, m *Manager, d Definition, lines int, most time.D
 	if step == "up" && len(more) == 0 && len(pids) < 2 {
 		t.Errorf("processes %v in the server after the kill, want the services to live on", pids)
 	}
-	if err := m.Cleanup(t.Context()); err != nil {
+	if err := cleaned(t.Context(), m); err != nil {
 		t.Errorf("killed %v after %q: %v", moment, step, err)
 	}
 	t.Logf("killed %v after %q with %d processes inside", moment, step, len(pids))

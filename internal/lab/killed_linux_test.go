@@ -47,7 +47,7 @@ func TestKilledCrowd(t *testing.T) {
 	dir := openDir(t)
 	m := newManager(t, dir)
 	host := newMachine(t)
-	clean := func() error { return m.Cleanup(t.Context()) }
+	clean := func() error { return cleaned(t.Context(), m) }
 	if os.Getenv("NETEMD_TEST_LONG") == "1" {
 		kills = 200
 		clean = host.program(t, dir)
@@ -216,7 +216,7 @@ func TestAdoptedCrowd(t *testing.T) {
 	if ts, err := next.Targets(t.Context()); err != nil || len(ts) != len(d.Targets) {
 		t.Errorf("targets %v, %v", ts, err)
 	}
-	if err := next.Cleanup(t.Context()); err != nil {
+	if err := cleaned(t.Context(), next); err != nil {
 		t.Error(err)
 	}
 	nothingLeft(t, dir, d)

@@ -118,7 +118,7 @@ func newManager(t testing.TB, dir string) *Manager {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.Cleanup(context.Background()); err != nil {
+		if err := cleaned(context.Background(), m); err != nil {
 			t.Error(err)
 		}
 	})
@@ -384,7 +384,7 @@ func TestConflict(t *testing.T) {
 			if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), taken) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("up: %v", err)
 			}
-			if err := m.Cleanup(t.Context()); err != nil {
+			if err := cleaned(t.Context(), m); err != nil {
 				t.Error(err)
 			}
 			if _, err := os.Lstat(filepath.Join(namespaces.Dir, taken)); err != nil {
@@ -394,6 +394,12 @@ func TestConflict(t *testing.T) {
 			nothingLeft(t, dir, d)
 		})
 	}
+}
+
+// cleaned removes all labs.
+func cleaned(ctx context.Context, m *Manager) error {
+	_, err := m.Cleanup(ctx)
+	return err
 }
 
 // TestTwoAgents has two state folders and one name.
@@ -407,7 +413,7 @@ func TestTwoAgents(t *testing.T) {
 	if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "belongs to the netemd with the state folder "+first.cfg.StateDir) {
 		t.Errorf("the second's: %v", err)
 	}
-	if err := errors.Join(second.Cleanup(t.Context()), second.Adopt(t.Context())); err != nil {
+	if err := errors.Join(cleaned(t.Context(), second), second.Adopt(t.Context())); err != nil {
 		t.Error(err)
 	}
 	talk(t, d.Namespace("client"), d.Namespace("server"))
@@ -420,7 +426,7 @@ func TestTwoAgents(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(second.dir(), 0o755), second.save(r)); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Cleanup(t.Context()); err != nil {
+	if err := cleaned(t.Context(), second); err != nil {
 		t.Error(err)
 	}
 	talk(t, d.Namespace("client"), d.Namespace("server"))
@@ -486,7 +492,7 @@ func TestOrphans(t *testing.T) {
 	if p, err := service.Identify(sleep.Process.Pid); err == nil && p.Alive() {
 		t.Error("a process that was in the namespace lives")
 	}
-	if err := m.Cleanup(t.Context()); err != nil { // what this process knew is gone, too
+	if err := cleaned(t.Context(), m); err != nil { // what this process knew is gone, too
 		t.Error(err)
 	}
 }

@@ -135,7 +135,7 @@ func TestOldRecord(t *testing.T) {
 		if by == "adopt" {
 			err = next.Adopt(t.Context())
 		} else {
-			err = next.Cleanup(t.Context())
+			err = cleaned(t.Context(), next)
 		}
 		if err != nil {
 			t.Errorf("%s: %v", by, err)

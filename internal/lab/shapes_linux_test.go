@@ -345,7 +345,7 @@ func TestCopies(t *testing.T) {
 		t.Error(err)
 	}
 	reachable(t, copied)
-	if err := m.Cleanup(t.Context()); err != nil {
+	if err := cleaned(t.Context(), m); err != nil {
 		t.Error(err)
 	}
 	nothingLeft(t, dir, copied)

@@ -77,7 +77,7 @@ func TestBadRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := newManager(t, dir).Cleanup(t.Context()); err != nil {
+		if err := cleaned(t.Context(), newManager(t, dir)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,14 +115,14 @@ func TestInterruptedDown(t *testing.T) {
 			_, err := m.Down(ctx, d.Name)
 			return err
 		},
-		"cleanup": func(ctx context.Context, m *Manager, _ Definition) error { return m.Cleanup(ctx) },
+		"cleanup": func(ctx context.Context, m *Manager, _ Definition) error { return cleaned(ctx, m) },
 		"cleanup of another's": func(ctx context.Context, m *Manager, _ Definition) error {
 			_ = m.Close()
-			return m.Cleanup(ctx)
+			return cleaned(ctx, m)
 		},
 		"orphans": func(ctx context.Context, m *Manager, _ Definition) error {
 			_ = m.Close()
-			return errors.Join(os.RemoveAll(m.dir()), m.Cleanup(ctx))
+			return errors.Join(os.RemoveAll(m.dir()), cleaned(ctx, m))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
