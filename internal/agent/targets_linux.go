@@ -34,8 +34,8 @@ func (a *Agent) aimedAt(ctx context.Context, s fault.Spec) (target.Target, error
 	if s.Selector != nil {
 		return target.Resolve(ctx, *s.Selector, lookup)
 	}
-	if _, _, ok := a.definitions.find(s.Target); ok || target.Inline(s.Target) {
-		return a.resolve(ctx, s.Target)
+	if t, ok, err := a.defined(ctx, s.Target); ok {
+		return t, err
 	}
 	ts, err := a.labs.Targets(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *Agent) aimedAt(ctx context.Context, s fault.Spec) (target.Target, error
 	if t, ok := lab.KeptTarget(ts, s.Target); ok {
 		return t, location.There(ctx, t)
 	}
-	return a.resolve(ctx, s.Target)
+	return a.oneOf(ctx, s.Target, ts)
 }
 
 // lookupTime bounds one look-up of a host name, and lookupEvery is how often the names
@@ -64,17 +64,26 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 // resolve finds a target that exists now, by its name or its inline form. A name is looked
 // for in the configuration, among those that were added, and in the labs, in this order.
 func (a *Agent) resolve(ctx context.Context, text string) (target.Target, error) {
-	if target.Inline(text) {
-		d, err := target.Parse(text)
-		if err != nil {
-			return target.Target{}, err
-		}
-		return a.locate(ctx, d, target.OriginInline)
-	}
-	if d, origin, ok := a.definitions.find(text); ok {
-		return a.locate(ctx, d, origin)
+	if t, ok, err := a.defined(ctx, text); ok {
+		return t, err
 	}
 	return a.labTarget(ctx, text)
+}
+
+// defined finds a target by its inline form, or by a name of the configuration or one that was
+// added; ok is false for a text that is neither.
+func (a *Agent) defined(ctx context.Context, text string) (t target.Target, ok bool, err error) {
+	d, origin, ok := a.definitions.find(text)
+	if target.Inline(text) {
+		origin, ok = target.OriginInline, true
+		if d, err = target.Parse(text); err != nil {
+			return target.Target{}, true, err
+		}
+	}
+	if ok {
+		t, err = a.locate(ctx, d, origin)
+	}
+	return t, ok, err
 }
 
 // locate finds where a target is now; the error is target.ErrVanished for one of which the
@@ -103,9 +112,14 @@ func (a *Agent) labTarget(ctx context.Context, name string) (target.Target, erro
 	if err != nil {
 		return target.Target{}, err
 	}
-	t, err := lab.FindTarget(ts, name)
+	return a.oneOf(ctx, name, ts)
+}
+
+// oneOf finds a target among those of the labs.
+func (a *Agent) oneOf(ctx context.Context, name string, ofLabs []target.Target) (target.Target, error) {
+	t, err := lab.FindTarget(ofLabs, name)
 	if errors.Is(err, target.ErrUnknown) {
-		err = a.unknownTarget(name, ts)
+		err = a.unknownTarget(name, ofLabs)
 	}
 	if err == nil {
 		err = location.There(ctx, t)
