@@ -381,7 +381,7 @@ func (s serviceRecord) stop() error {
 		}
 		s.Process = state.Keeper
 	}
-	return s.Process.Stop(service.KeeperSteps(max(s.StopLimit, defaultStopLimit))...)
+	return s.Process.StopKeeper(max(s.StopLimit, defaultStopLimit))
 }
 
 // defaultStopLimit is for a service of which the record does not say how long it takes:

@@ -92,7 +92,7 @@ func (r *Running) stop(t *testing.T, o Order) {
 	if r.Lifeline != nil {
 		_ = r.Lifeline.Close()
 	}
-	if err := r.Keeper.Stop(KeeperSteps(o.StopLimit())...); err != nil {
+	if err := r.Keeper.StopKeeper(o.StopLimit()); err != nil {
 		t.Error(err)
 	}
 	if r.State.Main.Alive() {

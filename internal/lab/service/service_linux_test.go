@@ -325,6 +325,38 @@ func TestKeeperKilled(t *testing.T) {
 	eventually(t, "the service's end", func() bool { return !r.State.Main.Alive() })
 }
 
+// TestKeeperHangs stops a keeper that does not answer: what its service has started goes with
+// it, also what is started meanwhile and is in a session and a namespace of its own.
+func TestKeeperHangs(t *testing.T) {
+	p := newPlace(t)
+	o := p.shell(`unshare -Urn setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 0.01; done' & while :; do setsid sleep 0.3 & sleep 0.01; done`)
+	r, err := p.start(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other's number", func() bool { return strings.Contains(p.log(t), "\n") })
+	first, _, _ := strings.Cut(p.log(t), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err, p.log(t))
+	}
+	other, err := Identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(r.Keeper.PID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Keeper.StopKeeper(-keeperMargin); err != nil {
+		t.Error(err)
+	}
+	for what, left := range map[string]Process{"the keeper": r.Keeper, "the service": r.State.Main, "what it started": other} {
+		if left.Alive() {
+			t.Errorf("%s, process %d, lives on", what, left.PID)
+		}
+	}
+}
+
 // TestStopInside ends a service without its keeper's help, as after a crash.
 func TestStopInside(t *testing.T) {
 	p := newPlace(t)

@@ -61,7 +61,7 @@ func Start(ctx context.Context, namespace string, o Order, started func(Process)
 	r := &Running{}
 	fail := func(err error) (*Running, error) {
 		go drain(states)
-		stop := r.Keeper.Stop(o.keeperSteps()...)
+		stop := r.Keeper.StopKeeper(o.StopLimit())
 		_ = p.Stdin.Close()
 		return nil, errors.Join(err, stop)
 	}
@@ -114,13 +114,20 @@ func (s State) failure() error {
 	return fmt.Errorf("ended before it was ready: %s%s", s.Status, quoted(s.Tail))
 }
 
-// keeperSteps end a keeper, which needs a moment more than its service.
-func (o Order) keeperSteps() []Step { return KeeperSteps(o.StopLimit()) }
+// keeperMargin is how much longer than its service a keeper may take to end.
+const keeperMargin = 2 * time.Second
 
-// KeeperSteps are how a keeper is ended of which the service takes so long at most.
-func KeeperSteps(limit time.Duration) []Step {
-	const margin = 2 * time.Second
-	return []Step{{Signal: sigTerm, Wait: limit + margin}, {Signal: sigKill, Wait: killLimit}}
+// StopKeeper ends a keeper of which the service takes so long at most, by the signal that has
+// it end the service first. One that has not ended then is stopped with all that descends from
+// it before they are killed together: what a dead keeper's service starts is nobody's, and
+// would not be found again. A keeper that has ended is no error.
+func (p Process) StopKeeper(limit time.Duration) error {
+	err := p.Stop(Step{Signal: sigTerm, Wait: limit + keeperMargin})
+	if err == nil || !p.Alive() {
+		return nil
+	}
+	found, err := freeze([]Process{p})
+	return errors.Join(err, stopAll(found, Step{Signal: sigKill, Wait: killLimit}))
 }
 
 // ReadState returns what the keeper of the service in that folder has told last.
