@@ -3,6 +3,7 @@ package probe
 import (
 	"cmp"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -19,6 +20,11 @@ type Attribution struct {
 	// ClientCookie and ServerCookie are the network namespaces of the two ends; 0
 	// takes any.
 	ClientCookie, ServerCookie uint64
+	// ClientHop and ServerHop are the neighbours to which the two ends send each other's
+	// packets; NeighboursTraced says that both ends' tables were watched, so that no event
+	// means no wait for one.
+	ClientHop, ServerHop netip.Addr
+	NeighboursTraced     bool
 	// Held is how long faults on the path hold back what passes.
 	Held Held
 	// Hold is how long after its end a sample waits for the events of its connection's
@@ -79,6 +85,11 @@ func (a Attribution) cause(s *Sample) Cause {
 			last = max(last, established)
 		}
 		wait := e.TimeNS - last
+		longest = max(longest, wait)
+		unresolved := s.unresolved(last, e.TimeNS)
+		waits[Neighbour] += unresolved
+		sum += unresolved
+		wait -= unresolved
 		waits[e.Cause] += wait
 		sum += wait
 		if e.Cause == RTO {
@@ -89,19 +100,26 @@ func (a Attribution) cause(s *Sample) Cause {
 		if e.Cause == TLP {
 			probed[e.Server] = wait
 		}
-		longest = max(longest, wait)
 		last = e.TimeNS
 	}
-	if len(waits) == 0 {
+	unresolved := s.unresolved(last, s.EndNS)
+	if len(waits) == 0 { // no retransmission
+		if unresolved > 0 && 2*unresolved >= s.EndNS-s.StartNS {
+			return Neighbour
+		}
 		return a.withoutEvents(s)
 	}
+	sum += unresolved
+	if waits[Neighbour] += unresolved; waits[Neighbour] == 0 {
+		delete(waits, Neighbour)
+	}
 	best := Unknown
-	for _, c := range []Cause{RTO, SYNRetransmit, TLP, FastRetransmit} { // a stable order for equal waits
+	for _, c := range []Cause{Neighbour, RTO, SYNRetransmit, TLP, FastRetransmit} { // a stable order for equal waits
 		if w, ok := waits[c]; ok && (best == Unknown || w > waits[best]) {
 			best = c
 		}
 	}
-	rest := s.EndNS - max(last, established)
+	rest := s.EndNS - max(last, established) - unresolved
 	if rest > int64(a.Threshold) && rest > backoffSlack*longest && rest > waits[best] {
 		return a.withoutRetransmission(s, time.Duration(sum))
 	}
@@ -125,7 +143,7 @@ func (a Attribution) withoutEvents(s *Sample) Cause {
 	if c := fromDrops(s); c != Unknown {
 		return c
 	}
-	if a.Traced && connect >= firstRetry && connect > s.Duration()-connect && a.Held.Turn == 0 {
+	if a.Traced && !a.NeighboursTraced && connect >= firstRetry && connect > s.Duration()-connect && a.Held.Turn == 0 {
 		return Neighbour
 	}
 	return a.withoutRetransmission(s, 0)

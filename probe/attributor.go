@@ -36,12 +36,15 @@ const (
 // Drops, the packets that a fault itself says it dropped, go to calls by the same rules;
 // each is answered by the next retransmission of the end that had sent it.
 //
+// Where an end's packets waited for the next hop's link-layer address meanwhile, that part of
+// a wait is Neighbour's.
+//
 // That wait, and a slow call without an event, are explained by the socket's own
 // counts (see Sample.Info: SYN retransmissions from the connect's duration, RTO
 // from TotalRTO; a TLP cannot be told there), else by the call's
 // dropped packets (a SYN explains a handshake of 0.9 s or more, and data is Dropped), else
-// as Neighbour when the handshake took 0.9 s or more although both ends were watched and
-// no SYN was repeated, else as Queueing where the packets' own round trips, or what a
+// as Neighbour when the handshake took 0.9 s or more although both ends were watched, but
+// for their neighbours, and no SYN was repeated, else as Queueing where the packets' own round trips, or what a
 // proxy's toxics hold, account for half of the time or more (see Queueing), else Unknown.
 //
 // Each attempt of a policy is explained by its own connection. Of a slow call with
@@ -58,6 +61,8 @@ type Attributor struct {
 	waiting []arrival
 	most    int
 	dropped int
+	// hops are the two ends' waits for their neighbours, in the order of their beginnings.
+	hops []NeighbourWait
 	// held are samples in the order of their arrival.
 	held []Sample
 }
@@ -169,7 +174,7 @@ func (t *Attributor) of(f flow) *evidence {
 // Add takes a sample whose call has ended.
 func (t *Attributor) Add(s Sample) {
 	each(&s, func(part *Sample) {
-		part.Events, part.Drops, part.Cause = nil, nil, ""
+		part.Events, part.Drops, part.Neighbours, part.Cause = nil, nil, nil, ""
 		if connected(part) {
 			t.of(flowOf(part.Local, part.Remote)).hold(part.StartNS)
 		}
@@ -221,6 +226,7 @@ func (t *Attributor) Flush(now int64) []Sample {
 		// a call that has just ended may have had it at its very beginning
 		old = horizon - int64(t.a.Longest) - int64(time.Second)
 	}
+	t.forgetHops(old)
 	n = 0
 	for n < len(t.waiting) && t.waiting[n].timeNS < old {
 		t.forget(t.waiting[n])
@@ -252,6 +258,7 @@ func (t *Attributor) clean(f flow, x *evidence) {
 // finish makes a sample final.
 func (t *Attributor) finish(s *Sample) {
 	each(s, t.take)
+	each(s, t.takeHops)
 	limit := t.a.Threshold
 	each(s, func(part *Sample) {
 		if part.Duration() > limit {

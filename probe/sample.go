@@ -42,7 +42,9 @@ const (
 	// Dropped: a fault dropped data of the call, and it is not known how, or whether, that
 	// was sent again.
 	Dropped Cause = "dropped"
-	// Neighbour: address resolution failed or was repeated.
+	// Neighbour: packets of the call waited at one of its ends until the next hop's
+	// link-layer address (ARP, NDP) was known, or were thrown away since it did not answer.
+	// What TCP sent again meanwhile waited for the same.
 	Neighbour Cause = "neighbour"
 	// Queueing: what the call sent and got was held back on the way, by a delay, a full
 	// queue or a proxy's toxic. It is said where no retransmission explains the call, and
@@ -114,6 +116,9 @@ type Sample struct {
 	// Drops are the packets of this connection that a fault dropped, by the fault's own
 	// record, where one is kept; they are where the Events are.
 	Drops []Drop `json:"drops,omitempty"`
+	// Neighbours are the times of the call in which an end waited for the link-layer address
+	// of its next hop; they are where the Events are.
+	Neighbours []NeighbourWait `json:"neighbours,omitempty"`
 	// Attempts are what a client policy made of the call, in their order, each a sample
 	// without attempts of its own; nil without a policy. The call's own connection,
 	// phases and TCPInfo are those of the attempt that decided it.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
@@ -39,11 +40,22 @@ type Collector struct {
 	done     sync.WaitGroup
 	stopping atomic.Bool
 	// drained takes what the reader has each time that the ring was emptied.
-	drained chan []probe.Retransmission
+	drained chan seen
 	err     error
+	// neighbours are those of the last drains that nobody has taken.
+	neighbours []probe.NeighbourEvent
+	// blind is why there are none.
+	blind error
 }
 
-// Start begins to collect. When it returns, both tracepoints are watched. The
+// seen is what was in the ring.
+type seen struct {
+	events     []probe.Retransmission
+	neighbours []probe.NeighbourEvent
+}
+
+// Start begins to collect. When it returns, both tracepoints of retransmissions are watched, and
+// those of neighbours where the kernel lets them (see Neighbours). The
 // error says which step the kernel refused, in its own words.
 func Start(cfg Config) (*Collector, error) {
 	c, err := open(cfg)
@@ -66,7 +78,7 @@ func open(cfg Config) (_ *Collector, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Collector{shift: l.caShift, drained: make(chan []probe.Retransmission)}
+	c := &Collector{shift: l.caShift, drained: make(chan seen)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
@@ -85,34 +97,43 @@ func open(cfg Config) (_ *Collector, err error) {
 		{"tcp_retransmit_skb", kindSegment, 0},   // the socket
 		{"tcp_retransmit_synack", kindSYNACK, 1}, // the listener, then the request
 	} {
-		p, err := load(t.name, program(t.kind, t.arg, l, cfg.Cookies, c.ring, c.lost))
-		if err != nil {
+		if err := c.attach(t.name, program(t.kind, t.arg, l, cfg.Cookies, c.ring, c.lost)); err != nil {
 			return nil, err
 		}
-		c.progs = append(c.progs, p)
-		k, err := link.AttachTracing(link.TracingOptions{Program: p})
-		if err != nil {
-			return nil, fmt.Errorf("tp_btf attach: %s: %w", t.name, err)
-		}
-		c.links = append(c.links, k)
 	}
+	c.blind = c.watchNeighbours(l, cfg.Cookies)
 	if c.reader, err = ringbuf.NewReader(c.ring); err != nil {
 		return nil, fmt.Errorf("ring buffer: %w", err)
 	}
 	return c, nil
 }
 
+// attach loads a program and lets it run at a tracepoint until the collector's end.
+func (c *Collector) attach(name string, ins asm.Instructions) error {
+	p, err := load(name, ins)
+	if err != nil {
+		return err
+	}
+	c.progs = append(c.progs, p)
+	k, err := link.AttachTracing(link.TracingOptions{Program: p})
+	if err != nil {
+		return fmt.Errorf("tp_btf attach: %s: %w", name, err)
+	}
+	c.links = append(c.links, k)
+	return nil
+}
+
 // read empties the ring until Stop flushes it.
 func (c *Collector) read() {
 	defer close(c.drained)
 	var rec ringbuf.Record
-	var events []probe.Retransmission
+	var s seen
 	for {
 		err := c.reader.ReadInto(&rec)
 		if errors.Is(err, ringbuf.ErrFlushed) {
 			last := c.stopping.Load()
-			c.drained <- events
-			if events = nil; last {
+			c.drained <- s
+			if s = (seen{}); last {
 				return
 			}
 			continue
@@ -121,12 +142,19 @@ func (c *Collector) read() {
 			c.err = fmt.Errorf("ring buffer: %w", err)
 			return
 		}
+		if len(rec.RawSample) > recKind && rec.RawSample[recKind] == kindNeighbour {
+			n, err := decodeNeighbour(rec.RawSample)
+			if err == nil { // another family's table is none of ours
+				s.neighbours = append(s.neighbours, n)
+			}
+			continue
+		}
 		e, err := decode(rec.RawSample, c.shift)
 		if err != nil {
 			c.err = err
 			continue
 		}
-		events = append(events, e)
+		s.events = append(s.events, e)
 	}
 }
 
@@ -140,11 +168,21 @@ func (c *Collector) Drain() ([]probe.Retransmission, error) {
 	if err := c.reader.Flush(); err != nil {
 		return nil, fmt.Errorf("ring buffer: %w", err)
 	}
-	events, ok := <-c.drained
+	s, ok := <-c.drained
 	if !ok {
 		return nil, c.err
 	}
-	return events, nil
+	c.neighbours = append(c.neighbours, s.neighbours...)
+	return s.events, nil
+}
+
+// Neighbours returns what happened in the neighbour tables (ARP, NDP) until the last Drain,
+// or Stop, and was not returned before; an error where they are not watched, which says
+// why.
+func (c *Collector) Neighbours() ([]probe.NeighbourEvent, error) {
+	n := c.neighbours
+	c.neighbours = nil
+	return n, c.blind
 }
 
 // Lost counts the records that have found the ring full.

@@ -26,6 +26,9 @@ func Start(Config) (*Collector, error) {
 // Drain needs Linux.
 func (*Collector) Drain() ([]probe.Retransmission, error) { return nil, errors.ErrUnsupported }
 
+// Neighbours needs Linux.
+func (*Collector) Neighbours() ([]probe.NeighbourEvent, error) { return nil, errors.ErrUnsupported }
+
 // Lost needs Linux.
 func (*Collector) Lost() (uint64, error) { return 0, errors.ErrUnsupported }
 

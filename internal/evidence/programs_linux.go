@@ -37,20 +37,7 @@ func program(kind, arg int, l layout, cookies []uint64, ring, lost *ebpf.Map) as
 
 	ins = append(ins, read(scratch, asm.R6, l.net, 8)...)
 	ins = append(ins, asm.LoadMem(asm.R8, asm.RFP, scratch, asm.DWord))
-	ins = append(ins, read(frame+recCookie, asm.R8, l.cookie, 8)...)
-	if len(cookies) > 0 {
-		ins = append(ins, asm.LoadMem(asm.R1, asm.RFP, frame+recCookie, asm.DWord))
-		for _, c := range cookies {
-			ins = append(ins,
-				asm.LoadImm(asm.R2, int64(c), asm.DWord),
-				asm.JEq.Reg(asm.R1, asm.R2, "wanted"))
-		}
-		ins = append(ins, asm.Ja.Label("out"))
-	}
-
-	ins = append(ins,
-		asm.FnKtimeGetNs.Call().WithSymbol("wanted"),
-		asm.StoreMem(asm.RFP, frame+recTime, asm.R0, asm.DWord))
+	ins = append(ins, wanted(l, cookies)...)
 	ins = append(ins, read(frame+recFamily, asm.R6, l.family, 2)...)
 	ins = append(ins, read(frame+recState, asm.R6, l.state, 1)...)
 	ins = append(ins, read(frame+recLocalPort, asm.R6, l.localPort, 2)...)
@@ -74,7 +61,30 @@ func program(kind, arg int, l layout, cookies []uint64, ring, lost *ebpf.Map) as
 	ins = append(ins, v4...)
 	ins = append(ins, read(frame+recRemote, asm.R6, l.remote4, 4)...)
 
+	return append(ins, emit(ring, lost)...)
+}
+
+// wanted reads the cookie of the struct net in R8, leaves for "out" unless it is one of
+// cookies, if there are any, and takes the time.
+func wanted(l layout, cookies []uint64) asm.Instructions {
+	ins := read(frame+recCookie, asm.R8, l.cookie, 8)
+	if len(cookies) > 0 {
+		ins = append(ins, asm.LoadMem(asm.R1, asm.RFP, frame+recCookie, asm.DWord))
+		for _, c := range cookies {
+			ins = append(ins,
+				asm.LoadImm(asm.R2, int64(c), asm.DWord),
+				asm.JEq.Reg(asm.R1, asm.R2, "wanted"))
+		}
+		ins = append(ins, asm.Ja.Label("out"))
+	}
 	return append(ins,
+		asm.FnKtimeGetNs.Call().WithSymbol("wanted"),
+		asm.StoreMem(asm.RFP, frame+recTime, asm.R0, asm.DWord))
+}
+
+// emit writes the record at "write", and ends at "out".
+func emit(ring, lost *ebpf.Map) asm.Instructions {
+	return asm.Instructions{
 		asm.LoadMapPtr(asm.R1, ring.FD()).WithSymbol("write"),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, frame),
@@ -87,7 +97,7 @@ func program(kind, arg int, l layout, cookies []uint64, ring, lost *ebpf.Map) as
 		asm.StoreXAdd(asm.R1, asm.R2, asm.DWord),
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
 		asm.Return(),
-	)
+	}
 }
 
 // read copies size bytes at base+offset of the kernel's memory to the stack. An

@@ -31,6 +31,14 @@ const (
 const (
 	kindSegment = 0 // tcp_retransmit_skb
 	kindSYNACK  = 1 // tcp_retransmit_synack
+	// kindNeighbour is one of neighbourPoints: its address stands in recRemote.
+	kindNeighbour = 2
+)
+
+// The states of an entry of the neighbour tables (NUD_*, include/uapi/linux/neighbour.h).
+const (
+	nudIncomplete = 0x01
+	nudFailed     = 0x20
 )
 
 // Numbers of the kernel: enum in include/net/tcp_states.h, enum tcp_ca_state in
@@ -73,6 +81,24 @@ func decode(b []byte, caShift uint) (probe.Retransmission, error) {
 	}, nil
 }
 
+// decodeNeighbour reads a record of a neighbour.
+func decodeNeighbour(b []byte) (probe.NeighbourEvent, error) {
+	if len(b) < recSize {
+		return probe.NeighbourEvent{}, fmt.Errorf("neighbour record: %d bytes, want %d", len(b), recSize)
+	}
+	at, err := address(b[recRemote:], binary.NativeEndian.Uint16(b[recFamily:]))
+	if err != nil {
+		return probe.NeighbourEvent{}, err
+	}
+	return probe.NeighbourEvent{
+		TimeNS:  int64(binary.NativeEndian.Uint64(b[recTime:])),
+		Cookie:  binary.NativeEndian.Uint64(b[recCookie:]),
+		Address: at,
+		Waiting: b[recState]&nudIncomplete != 0,
+		Failed:  b[recState]&nudFailed != 0,
+	}, nil
+}
+
 func address(b []byte, family uint16) (netip.Addr, error) {
 	switch family {
 	case familyInet:
@@ -80,7 +106,7 @@ func address(b []byte, family uint16) (netip.Addr, error) {
 	case familyInet6:
 		return netip.AddrFrom16([16]byte(b[:16])).Unmap(), nil // an IPv6 socket may talk IPv4
 	}
-	return netip.Addr{}, fmt.Errorf("retransmission record: address family %d", family)
+	return netip.Addr{}, fmt.Errorf("record: address family %d", family)
 }
 
 // classify says why the kernel sent a segment again, from the socket's state at

@@ -28,10 +28,10 @@ func Kernel() string {
 }
 
 // ReadTCP reads what decides the timers of connections from a named namespace (empty: the
-// process's own) to an address: sysctls, and the route. source is the address from which
-// the route says that such connections come; invalid without a route, whose part the
-// sysctls then have. It needs the right to enter the namespace.
-func ReadTCP(ctx context.Context, namespace string, to netip.Addr) (n probe.NamespaceTCP, source netip.Addr, err error) {
+// process's own) to an address: sysctls, and the route, whose part the sysctls have where
+// there is none. It needs the right to enter the namespace.
+func ReadTCP(ctx context.Context, namespace string, to netip.Addr) (p Path, err error) {
+	n := &p.TCP
 	err = namespaces.Do(ctx, namespace, func() error {
 		for _, s := range []struct {
 			name string
@@ -54,13 +54,13 @@ func ReadTCP(ctx context.Context, namespace string, to netip.Addr) (n probe.Name
 			n.RTOMin, n.RTOMinFrom = float64(us)/1000, probe.FromSysctl
 		}
 		n.Congestion, n.CongestionFrom = sysctl("tcp_congestion_control"), probe.FromSysctl
-		source = enterRoute(&n, to)
+		p.enterRoute(to)
 		return nil
 	})
 	if err != nil {
-		return probe.NamespaceTCP{}, netip.Addr{}, fmt.Errorf("tcp settings: %w", err)
+		return Path{}, fmt.Errorf("tcp settings: %w", err)
 	}
-	return n, source, nil
+	return p, nil
 }
 
 // sysctl is a value of the thread's namespace, "" where the kernel has none.
@@ -74,18 +74,23 @@ func sysctl(name string) string {
 
 // enterRoute enters what the route to an address says. A least timeout counts only where the
 // route locks it (dst_metric_locked in tcp_rto_min), which iproute2 always does.
-func enterRoute(n *probe.NamespaceTCP, to netip.Addr) (source netip.Addr) {
+func (p *Path) enterRoute(to netip.Addr) {
 	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 {
-		return netip.Addr{}
+		return
 	}
-	r := routes[0]
+	n, r := &p.TCP, routes[0]
 	if r.RtoMin > 0 {
 		n.RTOMin, n.RTOMinFrom = float64(r.RtoMin), probe.FromRoute
 	}
 	if r.Congctl != "" {
 		n.Congestion, n.CongestionFrom = r.Congctl, probe.FromRoute
 	}
-	source, _ = netip.AddrFromSlice(r.Src)
-	return source.Unmap()
+	if source, ok := netip.AddrFromSlice(r.Src); ok {
+		p.Source = source.Unmap()
+	}
+	p.Hop = to
+	if hop, ok := netip.AddrFromSlice(r.Gw); ok {
+		p.Hop = hop.Unmap()
+	}
 }

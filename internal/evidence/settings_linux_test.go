@@ -16,12 +16,13 @@ func TestReadTCP(t *testing.T) {
 	if Kernel() == "" {
 		t.Error("the kernel has no release")
 	}
-	before, source, err := ReadTCP(t.Context(), p.client, server4.Addr())
+	path, err := ReadTCP(t.Context(), p.client, server4.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if source != client4.Addr() {
-		t.Errorf("connections come from %v, want %v", source, client4.Addr())
+	before := path.TCP
+	if path.Source != client4.Addr() || path.Hop != server4.Addr() {
+		t.Errorf("connections come from %v and go to %v, want %v and %v", path.Source, path.Hop, client4.Addr(), server4.Addr())
 	}
 	if before.RTOMin != kernelRTOMin || before.RTOMinFrom == probe.FromRoute || before.Congestion == "" || before.CongestionFrom != probe.FromSysctl {
 		t.Errorf("before: %+v, want 200 ms and the sysctl's congestion control", before)
@@ -37,7 +38,8 @@ func TestReadTCP(t *testing.T) {
 		}
 		return nil
 	})
-	got, _, err := ReadTCP(t.Context(), p.client, server4.Addr())
+	path, err = ReadTCP(t.Context(), p.client, server4.Addr())
+	got := path.TCP
 	if err != nil || got.TLP() || *got.Retries2 != 7 {
 		t.Errorf("with sysctls: %+v, %v; want no loss probes and tcp_retries2 7", got, err)
 	}
@@ -61,14 +63,15 @@ func TestReadTCP(t *testing.T) {
 		}
 		return nil
 	})
-	got, _, err = ReadTCP(t.Context(), p.client, server4.Addr())
+	path, err = ReadTCP(t.Context(), p.client, server4.Addr())
+	got = path.TCP
 	if err != nil || got.RTOMin != 20 || got.RTOMinFrom != probe.FromRoute || got.Congestion != "reno" || got.CongestionFrom != probe.FromRoute {
 		t.Errorf("with a route: %+v, %v; want 20 ms and reno of the route", got, err)
 	}
-	if other, _, err := ReadTCP(t.Context(), p.server, client4.Addr()); err != nil || other.RTOMin != kernelRTOMin || !other.TLP() {
+	if other, err := ReadTCP(t.Context(), p.server, client4.Addr()); err != nil || other.TCP.RTOMin != kernelRTOMin || !other.TCP.TLP() {
 		t.Errorf("the other end: %+v, %v; want it as it was", other, err)
 	}
-	if _, _, err := ReadTCP(t.Context(), "nt-ev-nowhere", client4.Addr()); err == nil {
+	if _, err := ReadTCP(t.Context(), "nt-ev-nowhere", client4.Addr()); err == nil {
 		t.Error("a namespace that is not there has settings")
 	}
 }

@@ -7,20 +7,20 @@ import (
 	"netemd/probe"
 )
 
-// environment is what decides the timers of TCP at both ends. What cannot be read is
+// environment is what decides the timers of TCP at both ends, and enters their next hops. What cannot be read is
 // left out: it stops no measurement.
-func (c Config) environment(ctx context.Context) probe.Environment {
+func (c Config) environment(ctx context.Context, a *probe.Attribution) probe.Environment {
 	e := probe.Environment{Kernel: evidence.Kernel()}
-	client, source, err := evidence.ReadTCP(ctx, c.ClientNamespace, c.Order.Address.Addr())
+	client, err := evidence.ReadTCP(ctx, c.ClientNamespace, c.Order.Address.Addr())
 	if err != nil {
 		return e
 	}
-	e.Client = &client
-	if c.ServerNamespace == c.ClientNamespace || !source.IsValid() {
+	e.Client, a.ClientHop = &client.TCP, client.Hop
+	if c.ServerNamespace == c.ClientNamespace || !client.Source.IsValid() {
 		return e
 	}
-	if server, _, err := evidence.ReadTCP(ctx, c.ServerNamespace, source); err == nil {
-		e.Server = &server
+	if server, err := evidence.ReadTCP(ctx, c.ServerNamespace, client.Source); err == nil {
+		e.Server, a.ServerHop = &server.TCP, server.Hop
 	}
 	return e
 }

@@ -132,6 +132,12 @@ func (f *flow) settle(events []probe.Retransmission, lost uint64, now int64) {
 	for _, e := range events {
 		f.attr.Event(e)
 	}
+	if f.collector != nil {
+		hops, _ := f.collector.Neighbours() // the attribution knows where they are not watched
+		for _, e := range hops {
+			f.attr.Neighbour(e)
+		}
+	}
 	final := f.attr.Flush(now)
 	for _, s := range final {
 		f.recorder.Add(s)

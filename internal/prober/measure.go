@@ -88,7 +88,13 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 		return probe.Result{}, err
 	}
 
+	env := c.environment(ctx, &a)
+	if a.Traced {
+		_, blind := collector.Neighbours()
+		a.NeighboursTraced = blind == nil
+	}
 	f := newFlow(c, a)
+	f.env = env
 	if a.Traced {
 		f.collector = collector
 	}
@@ -96,7 +102,6 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 		_, stopErr := f.stop()
 		return probe.Result{}, errors.Join(err, stopErr)
 	}
-	f.env = c.environment(ctx)
 	f.start()
 	ended, runErr := run(ctx, c.ClientNamespace, childName, c.Order, mute, f.take)
 	lost, err := f.stop()
