@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -166,7 +165,7 @@ func (c *cluster) start(ctx context.Context, s ServiceDefinition, limit time.Dur
 	return c.m.run(ctx, c.r, c.rec, service.Order{
 		Name: c.rec.Name, Folder: c.rec.Folder, Command: args, Environment: postgresEnvironment, Identity: c.id, OwnIPC: true,
 		Log: s.Log, Writer: writer(c.r.record.By), Stop: postgresStop, StopMain: true,
-		Ready: service.Readiness{TCP: []netip.AddrPort{c.rec.Address}, Within: limit},
+		Ready: service.Readiness{TCP: []netip.AddrPort{c.rec.Address}, Postgres: postgresUser, Within: limit},
 	})
 }
 
@@ -347,29 +346,12 @@ func openLog(path string) (*os.File, error) {
 }
 
 // askPostgres returns nil when the server asks for a password, which it does when it
-// is ready: before, it refuses with "the database system is starting up". (Messages:
-// "Frontend/Backend Protocol", version 3.0, of PostgreSQL's manual.)
+// is ready.
 func askPostgres(ctx context.Context, ns string, at netip.AddrPort) error {
 	c, err := dial(ctx, ns, at)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
-	const protocol3 = 3 << 16
-	body := binary.BigEndian.AppendUint32(nil, protocol3)
-	body = append(body, "user\x00"+postgresUser+"\x00database\x00"+postgresDatabase+"\x00\x00"...)
-	message := binary.BigEndian.AppendUint32(nil, uint32(len(body)+4))
-	if _, err := c.Write(append(message, body...)); err != nil {
-		return err
-	}
-	answer := make([]byte, 512)
-	n, err := c.Read(answer)
-	if err != nil {
-		return err
-	}
-	if answer[0] != 'R' { // an authentication request
-		return fmt.Errorf("answer %q", answer[:n])
-	}
-	return nil
+	return service.AskPostgres(c, postgresUser, postgresDatabase)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -50,6 +51,12 @@ type keeper struct {
 	// asked has the answer to that question; unask ends it.
 	asked chan error
 	unask context.CancelFunc
+	// outage is what is done to the service now, nil for nothing; wake says that something of
+	// it is due. listener takes the calls for it, in folder.
+	outage   *outage
+	wake     <-chan time.Time
+	listener net.Listener
+	folder   *os.File
 }
 
 func keeperMain([]string) int {
@@ -93,6 +100,10 @@ func (k *keeper) run() error {
 			return fmt.Errorf("port %d is taken: something listens on %s already", at.Port(), at)
 		}
 	}
+	if err := k.listen(); err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	defer k.closeSocket()
 	if err := k.start(); err != nil {
 		return err
 	}
@@ -104,7 +115,8 @@ func (k *keeper) run() error {
 	go func() { k.asked <- k.ask(ctx, main, began) }()
 	for {
 		k.reap()
-		if k.gone {
+		k.goOn()
+		if k.gone && !k.isDown() {
 			break
 		}
 		select {
@@ -113,6 +125,8 @@ func (k *keeper) run() error {
 			k.end()
 		case <-k.next:
 			k.step()
+		case <-k.wake:
+			k.due()
 		case f := <-k.calls:
 			f()
 		case err := <-k.asked:
@@ -204,7 +218,7 @@ func (k *keeper) openLog() (err error) {
 	return nil
 }
 
-// start starts the service.
+// start starts the service, also one that was ended by an outage.
 func (k *keeper) start() error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -220,13 +234,13 @@ func (k *keeper) start() error {
 		_ = r.Close()
 		return err
 	}
-	if k.order.Lifeline {
-		_ = os.Stdin.Close()
-	}
-	k.written = make(chan struct{})
+	k.gone, k.state.Status = false, ""
+	written := make(chan struct{})
+	k.written = written
 	go func() {
-		defer close(k.written)
+		defer close(written)
 		_, _ = io.Copy(k.log, r)
+		_ = r.Close()
 	}()
 	k.state.Main, err = Identify(k.main)
 	if err != nil {
@@ -298,6 +312,9 @@ func (k *keeper) reap() {
 func (k *keeper) mainEnded(status unix.WaitStatus) {
 	k.state.Status = describe(status)
 	k.main = 0
+	if k.mainGone(status) {
+		return
+	}
 	if status.ExitStatus() != 0 && !k.dying {
 		k.end()
 	}
@@ -317,6 +334,7 @@ func (k *keeper) end() {
 	}
 	k.dying = true
 	k.unask()
+	k.abandon(errors.New("the service is being ended"))
 	k.steps = k.order.steps()
 	k.step()
 }

@@ -88,6 +88,9 @@ type Readiness struct {
 	// TCP are addresses of which one takes a connection. What listens there before the
 	// service starts is an error.
 	TCP []netip.AddrPort `json:"tcp,omitempty"`
+	// Postgres is the user that a PostgreSQL at TCP asks for a password: it takes connections
+	// before it is ready.
+	Postgres string `json:"postgres,omitempty"`
 	// HTTP is a URL that answers with a status of 200 to 399.
 	HTTP string `json:"http,omitempty"`
 	// Command ends with exit status 0; it runs as the service does, 5 s at most.
@@ -110,6 +113,8 @@ type State struct {
 	Main Process `json:"main"`
 	// Ready says that it was ready once.
 	Ready bool `json:"ready"`
+	// Outage is what is done to it now: Kill, Stop, Restart, or empty for nothing.
+	Outage string `json:"outage,omitempty"`
 	// Ended is when its last process ended; nil while one lives. Status is how the first
 	// one ended: "exit status 1", "killed by SIGKILL"; it may have left others behind.
 	Ended  *time.Time `json:"ended,omitempty"`

@@ -24,27 +24,36 @@ const (
 	// checkLimit is how long one check may take, commandLimit one command.
 	checkLimit   = time.Second
 	commandLimit = 5 * time.Second
-	// firstPause and mostPause are between two checks.
+	// firstPause and mostPause are between two checks, fastPause instead of that where the
+	// time until a service answers is measured.
 	firstPause = 5 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
+	fastPause  = 20 * time.Millisecond
 )
 
 // ask asks until the service with that first process is ready; it ends with ctx, too.
 func (k *keeper) ask(ctx context.Context, main int, began time.Time) error {
-	r := k.order.Ready
-	within := r.Within
-	if within == 0 {
-		within = DefaultReadyTimeout
+	if err := k.askChecks(ctx, mostPause); err != nil {
+		return err
 	}
+	k.settle(ctx, main, began)
+	return nil
+}
+
+// askChecks asks all that is to be asked, until each was answered.
+func (k *keeper) askChecks(ctx context.Context, most time.Duration) error {
+	r := k.order.Ready
+	within := k.within()
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %v", within))
 	defer cancel()
 	for _, check := range []func(context.Context) error{
 		func(ctx context.Context) error { return connectsAny(ctx, r.TCP) },
+		func(ctx context.Context) error { return answersPostgres(ctx, r.TCP, r.Postgres) },
 		func(ctx context.Context) error { return answers(ctx, r.HTTP) },
 		func(ctx context.Context) error { return k.succeeds(ctx, r.Command) },
 	} {
 		var last error
-		for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		for pause := firstPause; ; pause = min(2*pause, most) {
 			err := check(ctx)
 			if err == nil {
 				break
@@ -58,10 +67,14 @@ func (k *keeper) ask(ctx context.Context, main int, began time.Time) error {
 			}
 		}
 	}
+	return nil
+}
+
+// settle waits until a service has lived for a moment.
+func (k *keeper) settle(ctx context.Context, main int, began time.Time) {
 	sleep(ctx, time.Until(began.Add(settle)))
 	for busy(main) && time.Since(began) < settled && sleep(ctx, firstPause) {
 	}
-	return nil
 }
 
 // busy reports whether the process is still at its start, which takes long on a machine
