@@ -146,6 +146,9 @@ func (a *Agent) recordRemoved(verb string, what []string, err error) {
 
 // aimOfFault is what a fault is aimed at, as rules name it.
 func aimOfFault(s fault.Spec) string {
+	if s.Outage != nil {
+		return s.TargetName()
+	}
 	if s.Selector != nil {
 		return access.Device + s.Selector.Name()
 	}

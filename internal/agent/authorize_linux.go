@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -50,6 +51,9 @@ func (a *Agent) authorize(c *call, req proto.Message) error {
 		return a.authorizeAdd(c, add)
 	}
 	c.target, c.faults = a.aimOf(c, req)
+	if services := a.servicesOf(req, c.faults); len(services) > 0 && c.verb != access.List {
+		return a.authorizeServices(c, services)
+	}
 	switch {
 	case c.verb == access.List:
 		c.target = "" // what reads is about everything
@@ -66,14 +70,15 @@ func (a *Agent) authorizeAll(c *call, req *netemv1.ApplyAllRequest) error {
 	var aims []string
 	var refused error
 	for i, one := range req.GetFaults() {
-		aim := a.specAim(one.GetSpec())
-		if seen[aim] {
-			continue
-		}
-		seen[aim] = true
-		aims = append(aims, aim)
-		if err := a.policy.Allow(c.peer.access(), c.verb, aim); err != nil && refused == nil {
-			refused = fault.Nth(i, err)
+		for _, aim := range a.specAims(one.GetSpec()) {
+			if seen[aim] {
+				continue
+			}
+			seen[aim] = true
+			aims = append(aims, aim)
+			if err := a.policy.Allow(c.peer.access(), c.verb, aim); err != nil && refused == nil {
+				refused = fault.Nth(i, err)
+			}
 		}
 	}
 	c.target = strings.Join(aims, ", ")
@@ -175,11 +180,15 @@ func (a *Agent) faultAim(c *call, id string) string {
 	return aimOfFault(aim)
 }
 
-// mayClear reports whether the caller of a call may clear a fault aimed there; the calls
+// mayClear reports whether the caller of a call may clear a fault like that; the calls
 // that name several faults at once leave out the others.
-func (a *Agent) mayClear(ctx context.Context, aim string) bool {
+func (a *Agent) mayClear(ctx context.Context, s fault.Spec) bool {
 	info, ok := peerOf(ctx)
-	return ok && a.policy.Allow(info.access(), access.Clear, aim) == nil
+	aims := []string{aimOfFault(s)}
+	if s.Outage != nil {
+		aims = s.Outage.Services
+	}
+	return ok && !slices.ContainsFunc(aims, func(aim string) bool { return a.policy.Allow(info.access(), access.Clear, aim) != nil })
 }
 
 // short is a method for people: "Faults/Apply".

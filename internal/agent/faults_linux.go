@@ -61,7 +61,11 @@ func (s faultsServer) spec(ctx context.Context, r *netemv1.ApplyRequest) (fault.
 	if _, err := parseSSH(spec.SSHConnection); err != nil {
 		return spec, err
 	}
-	if spec.Selector == nil {
+	if spec.Outage != nil {
+		if err := s.a.nameServices(&spec); err != nil {
+			return spec, err
+		}
+	} else if spec.Selector == nil {
 		if err := s.a.oneMeant(ctx, spec.Target); err != nil {
 			return spec, err
 		}
@@ -107,7 +111,10 @@ func (s faultsServer) Clear(ctx context.Context, r *netemv1.ClearRequest) (*nete
 		if sel.Target, err = s.a.targetKey(ctx, name); err != nil {
 			return nil, err
 		}
-		if len(s.a.leases.Named(sel)) == 0 {
+		if key, err := s.a.labs.FindService(name); err == nil && len(s.a.leases.Named(sel)) == 0 {
+			sel.Target, name = key, ""
+		}
+		if name != "" && len(s.a.leases.Named(sel)) == 0 {
 			if _, err := s.a.resolve(ctx, name); err != nil {
 				return nil, err
 			}
@@ -153,7 +160,7 @@ func (s faultsServer) clear(ctx context.Context, sel fault.Selector) ([]fault.Fa
 	var cleared []fault.Fault
 	var errs []error
 	for _, f := range s.a.leases.Named(sel) {
-		if f.Spec.Whose() != who || !s.a.mayClear(ctx, aimOfFault(f.Spec)) {
+		if f.Spec.Whose() != who || !s.a.mayClear(ctx, f.Spec) {
 			continue
 		}
 		ended, err := s.a.leases.Clear(ctx, fault.Selector{ID: f.ID}, who)

@@ -87,7 +87,7 @@ func (a *Agent) labDown(ctx context.Context, name string) (bool, error) {
 				return true, err
 			}
 			existed := false
-			err := a.leases.Retire(ctx, targetKeys(i), func(ctx context.Context) (err error) {
+			err := a.leases.Retire(ctx, append(targetKeys(i), serviceKeys(i)...), func(ctx context.Context) (err error) {
 				existed, err = a.labs.Down(ctx, name)
 				return err
 			})

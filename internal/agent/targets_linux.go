@@ -20,6 +20,9 @@ import (
 
 // resolveSpec finds what a fault is aimed at, as it is now.
 func (a *Agent) resolveSpec(ctx context.Context, s fault.Spec) (target.Target, error) {
+	if s.Outage != nil {
+		return target.Target{}, a.servicesStand(s.Outage.Services)
+	}
 	t, err := a.aimedAt(ctx, s)
 	if err != nil || t.Toxiproxy == nil {
 		return t, err

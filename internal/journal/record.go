@@ -63,6 +63,7 @@ type stored struct {
 func store(f fault.Fault, now time.Time, monotonic int64) *stored {
 	f.Spec.SSHConnection, f.Spec.Process = "", ""
 	f.Counters, f.CountersMissing, f.Total, f.Queued, f.Warnings, f.Reason = fault.Counters{}, nil, fault.Counters{}, 0, nil, ""
+	f.Outages = nil
 	s := &stored{Fault: f, ExpiresMonotonic: monotonic + int64(f.Expires.Sub(now))}
 	if p := f.Spec.Packet; p != nil {
 		n := *p

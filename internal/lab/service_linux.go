@@ -280,6 +280,9 @@ func (m *Manager) adoptService(ctx context.Context, r *running, rec *serviceReco
 		return m.startService(ctx, r, rec, s, func(string) {})
 	}
 	state, err := service.ReadState(rec.Folder, rec.Name)
+	if err == nil {
+		state, err = comeBack(ctx, rec, state)
+	}
 	if err != nil {
 		return err
 	}

@@ -402,7 +402,7 @@ func (b *batch) rebase(ctx context.Context) {
 		}
 		var base fault.Counters
 		for _, s := range h.slots {
-			if s.proxy != "" {
+			if s.proxy != "" || s.service != "" {
 				continue
 			}
 			c, ok := read[s.key]
@@ -437,6 +437,7 @@ func (b *batch) stand() bool {
 		p.whole = true
 		b.m.startClock(p.held)
 		b.m.publish("applied", p.held, nil)
+		b.m.startOutage(p.held)
 		b.faults[p.index] = p.fault
 	}
 	return true

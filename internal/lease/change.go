@@ -143,6 +143,7 @@ func (m *Manager) changed(h *held) {
 	defer m.mu.Unlock()
 	if h.changing != nil {
 		h.fault, h.changing = *h.changing, nil
+		h.showRun()
 	}
 }
 
@@ -223,6 +224,7 @@ func (m *Manager) swap(h *held, after fault.Fault) error {
 		}
 	}
 	h.fault = after
+	h.showRun()
 	return nil
 }
 
@@ -230,5 +232,6 @@ func (m *Manager) put(h *held, f fault.Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.fault = f
+	h.showRun()
 	m.callNext()
 }

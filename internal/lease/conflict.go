@@ -187,7 +187,7 @@ func sharesSlot(a, b *held) bool {
 
 // sameFields names what both a and b set at one of their places, at any time.
 func sameFields(a, b *held) []string {
-	var fields []string
+	fields := sameServices(a.fault.Spec, b.fault.Spec)
 	if a.fault.Spec.Packet != nil && b.fault.Spec.Packet != nil {
 		for _, s := range a.slots {
 			for _, o := range b.slots {

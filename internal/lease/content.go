@@ -91,6 +91,9 @@ func (m *Manager) AimOf(id string) (aim fault.Spec, known bool) {
 		return aimOf(h.fault.Spec), true
 	}
 	m.forgetEnded()
+	if f, ok := m.record(id); ok {
+		return aimOf(f.Spec), true
+	}
 	if i := slices.IndexFunc(m.ended, func(e ended) bool { return e.id == id }); i >= 0 {
 		return m.ended[i].aim, true
 	}
@@ -98,7 +101,7 @@ func (m *Manager) AimOf(id string) (aim fault.Spec, known bool) {
 }
 
 func aimOf(s fault.Spec) fault.Spec {
-	return fault.Spec{Target: s.Target, Selector: s.Selector, Owner: s.Owner, OwnerKey: s.OwnerKey}
+	return fault.Spec{Target: s.Target, Outage: s.Outage, Selector: s.Selector, Owner: s.Owner, OwnerKey: s.OwnerKey}
 }
 
 // Packets returns what the rule of a fault did, and whether the fault is still held. For
@@ -240,7 +243,7 @@ func ruleSlot(s slot, r *content.Rule) slot {
 }
 
 // alone reports whether s stands beside whatever else is at its packets.
-func (s slot) alone() bool { return s.proxy != "" || s.rule != nil }
+func (s slot) alone() bool { return s.proxy != "" || s.service != "" || s.rule != nil }
 
 // slotsFor are those of a fault on packets at places.
 func slotsFor(spec fault.Spec, places []target.Place) []slot {

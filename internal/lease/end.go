@@ -117,6 +117,7 @@ func (m *Manager) forget(ctx context.Context, h *held, state fault.State, by *Ho
 	defer m.mu.Unlock()
 	h.fault.State = state
 	m.rememberEnd(h.fault.ID, state)
+	m.keepRecord(h)
 	kind := "cleared"
 	if state == fault.Expired {
 		kind = "expired"
@@ -192,7 +193,7 @@ func (m *Manager) Named(sel fault.Selector) []fault.Fault {
 // has the name now, or had it when h was applied. The caller holds the lock.
 func (h *held) named(sel fault.Selector) bool {
 	switch s := h.fault.Spec; {
-	case sel.All, sel.ID != "" && sel.ID == h.fault.ID, sel.Target != "" && sel.Target == s.Target:
+	case sel.All, sel.ID != "" && sel.ID == h.fault.ID, sel.Target != "" && slices.Contains(s.Aims(), sel.Target):
 		return true
 	case sel.Device == "":
 		return false
@@ -302,7 +303,7 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 func (m *Manager) RetireIf(ctx context.Context, targets []string, agree func(on []fault.Fault) error, down func(context.Context) error) error {
 	var names []string
 	for _, name := range targets {
-		names = append(names, packetLane(name), streamLane(name))
+		names = append(names, packetLane(name), streamLane(name), serviceLane(name))
 	}
 	leave, err := m.lanes.enter(ctx, names)
 	if err != nil {
@@ -319,7 +320,7 @@ func (m *Manager) RetireIf(ctx context.Context, targets []string, agree func(on 
 	var devices []string
 	var there []fault.Fault
 	for _, h := range m.order {
-		if slices.Contains(targets, h.fault.Spec.Target) {
+		if slices.ContainsFunc(h.fault.Spec.Aims(), func(aim string) bool { return slices.Contains(targets, aim) }) {
 			on, there = append(on, h), append(there, h.fault)
 			for _, s := range h.slots {
 				if s.lane != "" {

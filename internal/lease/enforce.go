@@ -16,11 +16,13 @@ import (
 )
 
 // slot is what can be in one state at a time: a place in the packet layer, a rule at
-// one, or a target's proxy.
+// one, a target's proxy, or a service.
 type slot struct {
 	key   string
 	place target.Place
 	proxy string // the target's name, for the stream layer
+	// service is the name of one that an outage is about.
+	service string
 	// rule chooses packets at the place; nil for an impairment of all.
 	rule *content.Rule
 	// index is the place's among those of the fault.
@@ -41,7 +43,7 @@ func slotsOf(places []target.Place) []slot {
 func (h *held) places() []target.Place {
 	var places []target.Place
 	for _, s := range h.slots {
-		if s.proxy == "" {
+		if s.proxy == "" && s.service == "" {
 			places = append(places, s.place)
 		}
 	}
@@ -119,6 +121,9 @@ func (m *Manager) restore(ctx context.Context, h *held) error {
 
 // set makes on all that is in force on a slot of h.
 func (m *Manager) set(ctx context.Context, h *held, s slot, on []fault.Fault) error {
+	if s.service != "" {
+		return m.setOutage(ctx, h, s, on)
+	}
 	if s.proxy != "" {
 		if len(on) == 0 {
 			return m.cfg.Stream.Clear(ctx, h.target)

@@ -49,7 +49,7 @@ func (m *Manager) Held(ctx context.Context, id string) (Holding, error) {
 		return Holding{}, fmt.Errorf("fault %s is lost (%s): %w", id, holding.Fault.Reason, fs.ErrNotExist)
 	}
 	if len(places) == 0 {
-		return Holding{}, fmt.Errorf("fault %s has no packets that could be looked at, it is one of streams: %w", id, errors.ErrUnsupported)
+		return Holding{}, fmt.Errorf("fault %s has no packets that could be looked at: %w", id, errors.ErrUnsupported)
 	}
 	engine := m.cfg.Engines[holding.Fault.Engine]
 	for _, s := range slots {

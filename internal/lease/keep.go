@@ -107,6 +107,7 @@ func (m *Manager) Restore(ctx context.Context, kept fault.Fault) (fault.Fault, e
 	}
 	h := &held{fault: fault.Fault{ID: kept.ID, Spec: kept.Spec, State: fault.Active, Applied: kept.Applied, Expires: kept.Expires}}
 	h.fault.Spec.Wait = 0
+	h.resumed = true
 	m.mu.Lock()
 	if m.held[kept.ID] != nil {
 		m.mu.Unlock()
@@ -143,7 +144,7 @@ func (m *Manager) listLost(kept fault.Fault, why error) {
 	if m.closed || m.held[kept.ID] != nil { // what could not be undone is tried to be ended
 		return
 	}
-	h := &held{whole: true, inForce: time.Now(), fault: fault.Fault{
+	h := &held{whole: true, resumed: true, inForce: time.Now(), fault: fault.Fault{
 		ID: kept.ID, Spec: kept.Spec, State: fault.Lost, Reason: "it could not be put back after a restart: " + why.Error(),
 		Engine: kept.Engine, EngineReason: kept.EngineReason, Placement: kept.Placement, Applied: kept.Applied, Expires: kept.Expires,
 	}}

@@ -91,6 +91,13 @@ func deviceLane(p target.Place) string {
 // that nothing is done to it while the target is taken away.
 func (h *held) lanes() []string {
 	s := h.fault.Spec
+	if s.Outage != nil {
+		var keys []string
+		for _, name := range s.Outage.Services {
+			keys = append(keys, serviceLane(name))
+		}
+		return keys
+	}
 	if !h.isPacket() {
 		return []string{streamLane(s.Target)}
 	}

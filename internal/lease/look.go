@@ -16,12 +16,16 @@ import (
 // lookTime bounds one look at one fault: a hung proxy must not hold up the others.
 const lookTime = time.Second
 
-// Get returns one fault as the kernel has it now.
+// Get returns one fault as the kernel has it now, and of the last outages of services also those
+// that have ended.
 func (m *Manager) Get(ctx context.Context, id string) (fault.Fault, error) {
 	m.look(ctx, id)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h, ok := m.held[id]
+	if f, ended := m.record(id); !ok && ended {
+		return f, nil
+	}
 	if !ok {
 		return fault.Fault{}, m.unknownFault(id)
 	}
@@ -176,6 +180,9 @@ func (m *Manager) withdraw(ctx context.Context, h *held) {
 
 // gone says that what a slot was at is no more.
 func (s slot) gone(err error) string {
+	if s.service != "" {
+		return err.Error()
+	}
 	what := "the proxy of target " + s.proxy
 	if s.proxy == "" {
 		what = "the device " + s.place.Device
@@ -229,6 +236,12 @@ func (m *Manager) rebase(ctx context.Context, h *held) {
 // compare reads one slot, adds its counters to now, and reports whether it is as it
 // should be.
 func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (bool, error) {
+	if s.service != "" {
+		if s.index > 0 { // the first stands for all
+			return true, nil
+		}
+		return true, m.cfg.Process.Read(ctx, h.fault)
+	}
 	on := m.atWith(s, h)
 	if s.proxy != "" {
 		got, err := m.cfg.Stream.Read(ctx, h.target)

@@ -35,6 +35,8 @@ type Config struct {
 	Choose func(ctx context.Context, places []target.Place) (fault.Engine, string, error)
 	// Stream may be nil: stream faults are then refused.
 	Stream StreamEngine
+	// Process may be nil: outages of services are then refused.
+	Process ProcessEngine
 	// Resolve turns what a fault is aimed at, a target's name or a selector, into places
 	// that exist now.
 	Resolve func(ctx context.Context, s fault.Spec) (target.Target, error)
@@ -93,6 +95,7 @@ type Manager struct {
 	settings map[string]settings // of paths, by their lanes
 	ended    []ended             // oldest first
 	ends     []pastEnd           // oldest first
+	records  []fault.Fault       // of outages, oldest first
 	// followers counts those of packets, by their owners.
 	followers map[string]int
 	// line are the Applies that wait, in the order in which they came.
@@ -143,6 +146,11 @@ type held struct {
 	within, group *held
 	// clock goes through its schedule; nil without one.
 	clock *clock
+	// run is what its outages did, nil for none; early what happened before it was told as
+	// applied, and resumed that they began in another life.
+	run     *fault.OutageRun
+	early   []outageEvent
+	resumed bool
 	// mending is what was tried to put it back.
 	mending mending
 	// inForce is when it was seen in force last, away what it was not since it began.
@@ -316,6 +324,7 @@ func (m *Manager) stands(h *held, hold bool) bool {
 		failpoint.At("lease.hold.attached")
 	}
 	m.publish("applied", h, h.hold)
+	m.startOutage(h)
 	return true
 }
 

@@ -39,6 +39,9 @@ func (m *Manager) enterNew(ctx context.Context, h *held) (leave func(), err erro
 
 // plan decides everything about h that needs no change of the kernel.
 func (m *Manager) plan(ctx context.Context, h *held) error {
+	if h.fault.Spec.Outage != nil {
+		return m.planOutage(h)
+	}
 	if !h.isPacket() {
 		return m.planStream(h)
 	}
@@ -65,6 +68,10 @@ func (m *Manager) aim(ctx context.Context, h *held) error {
 		return err
 	}
 	h.target = t
+	if o := h.fault.Spec.Outage; o != nil {
+		h.slots = serviceSlots(o)
+		return nil
+	}
 	if !h.isPacket() {
 		h.slots = []slot{{key: "proxy " + t.Name, proxy: t.Name}}
 		return nil
@@ -104,6 +111,9 @@ func placesOf(t target.Target, d fault.Direction) ([]target.Place, error) {
 
 // placement says where h sits.
 func (h *held) placement() []string {
+	if h.fault.Spec.Outage != nil {
+		return h.outagePlacement()
+	}
 	if !h.isPacket() {
 		if p := h.target.Toxiproxy; p != nil {
 			return []string{p.Words()}

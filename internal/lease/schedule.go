@@ -47,6 +47,9 @@ func (h *held) wind(since time.Duration) {
 // scheduledTTL is the time to live of a fault that asked for none, and that no client holds:
 // it ends with its schedule.
 func (m *Manager) scheduledTTL(s fault.Spec) (time.Duration, error) {
+	if s.Outage != nil {
+		return m.outageTTL(s.Outage)
+	}
 	if s.Schedule == nil {
 		return m.cfg.Limits.TTL, nil
 	}

@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"internal/ether": {},
 	"internal/lab":   {"internal/child", "internal/failpoint", "internal/lab/service", "internal/target", "namespaces", "qdisc"},
 	// Runs one service, and knows no lab.
-	"internal/lab/service": {"internal/child", "namespaces"},
+	"internal/lab/service": {"internal/child", "internal/monotonic", "namespaces"},
 	"internal/lab/":        {"internal/child", "internal/impairment", "internal/lab", "internal/lab/examples", "internal/strictyaml", "internal/target", "namespaces", "qdisc"},
 	"internal/lease":       {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/schedule", "internal/target", "namespaces", "qdisc"},
 	// The clock that events and records are told by.
@@ -52,6 +52,8 @@ var allowed = map[string][]string{
 	"internal/journal": {"internal/fault", "internal/monotonic", "internal/target", "namespaces", "qdisc"},
 	// Engines know what a fault is and where; never who holds it.
 	"internal/engine/": {"internal/child", "internal/content", "internal/engine/ebpf/model", "internal/failpoint", "internal/fault", "internal/match", "internal/target", "namespaces", "qdisc"},
+	// What makes services fail tells their keepers to.
+	"internal/engine/process": {"internal/fault", "internal/lab/service", "internal/monotonic"},
 	// Containers and their processes, without the libraries of what runs them.
 	"internal/container": {"qdisc"},
 	// Where the packets of what a name stands for pass.
