@@ -684,6 +684,7 @@ type Toxic struct {
 	AverageSizeBytes   uint64                 `protobuf:"varint,9,opt,name=average_size_bytes,json=averageSizeBytes,proto3" json:"average_size_bytes,omitempty"`
 	SizeVariationBytes uint64                 `protobuf:"varint,10,opt,name=size_variation_bytes,json=sizeVariationBytes,proto3" json:"size_variation_bytes,omitempty"`
 	DelayNs            int64                  `protobuf:"varint,11,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"`
+	Seed               uint64                 `protobuf:"varint,12,opt,name=seed,proto3" json:"seed,omitempty"` // of the draw of connections; 0: none
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -791,6 +792,13 @@ func (x *Toxic) GetSizeVariationBytes() uint64 {
 func (x *Toxic) GetDelayNs() int64 {
 	if x != nil {
 		return x.DelayNs
+	}
+	return 0
+}
+
+func (x *Toxic) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
 	}
 	return 0
 }
@@ -7237,7 +7245,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\tjitter_ns\x18\x05 \x01(\x03R\bjitterNs\x12\x18\n" +
 	"\asamples\x18\x06 \x01(\fR\asamples\x12\x18\n" +
 	"\apackets\x18\a \x01(\rR\apackets\x12\x14\n" +
-	"\x05bytes\x18\b \x01(\x04R\x05bytes\"\xfd\x02\n" +
+	"\x05bytes\x18\b \x01(\x04R\x05bytes\"\x91\x03\n" +
 	"\x05Toxic\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12)\n" +
@@ -7252,7 +7260,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x12average_size_bytes\x18\t \x01(\x04R\x10averageSizeBytes\x120\n" +
 	"\x14size_variation_bytes\x18\n" +
 	" \x01(\x04R\x12sizeVariationBytes\x12\x19\n" +
-	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\"\x9b\x03\n" +
+	"\bdelay_ns\x18\v \x01(\x03R\adelayNs\x12\x12\n" +
+	"\x04seed\x18\f \x01(\x04R\x04seed\"\x9b\x03\n" +
 	"\fRequestFault\x12#\n" +
 	"\rerror_percent\x18\x01 \x01(\x01R\ferrorPercent\x12#\n" +
 	"\rdelay_percent\x18\x02 \x01(\x01R\fdelayPercent\x12#\n" +
