@@ -77,13 +77,16 @@ type Rule struct {
 
 // ToxicSpec is a toxic of Toxiproxy's; only the fields of its kind are used.
 type ToxicSpec struct {
-	// Kind is "latency", "timeout", "reset_peer", "limit_data", "bandwidth", "slicer" or
-	// "down".
+	// Kind is "latency", "timeout", "reset_peer", "limit_data", "bandwidth", "slicer",
+	// "slow_close" or "down".
 	Kind string
 	// Upstream has it act on what goes to the server, and not on what comes from it.
 	Upstream bool
 	// Toxicity is the share of connections that it touches; 0 means 100 %.
 	Toxicity qdisc.Percent
+	// Seed has the same connections touched each time, by their order from the fault's
+	// beginning; with a Toxicity below 100 %. 0 draws anew.
+	Seed uint64
 	// Latency plus or minus Jitter belong to latency; resolution 1 ms.
 	Latency, Jitter time.Duration
 	// Timeout belongs to timeout (0: holds for ever) and reset_peer (0: at once).
@@ -91,7 +94,8 @@ type ToxicSpec struct {
 	// Bytes belongs to limit_data, Rate to bandwidth.
 	Bytes qdisc.Bytes
 	Rate  qdisc.Rate
-	// AverageSize plus or minus SizeVariation, and Delay, belong to slicer.
+	// AverageSize plus or minus SizeVariation, and Delay, belong to slicer; Delay
+	// belongs to slow_close, too.
 	AverageSize, SizeVariation qdisc.Bytes
 	Delay                      time.Duration
 }
@@ -163,7 +167,7 @@ func (r Rule) rule() (content.Rule, error) {
 func (t ToxicSpec) toxic() fault.Toxic {
 	f := fault.Toxic{
 		Kind: fault.ToxicKind(t.Kind), Toxicity: t.Toxicity, Latency: t.Latency, Jitter: t.Jitter, Timeout: t.Timeout,
-		Bytes: t.Bytes, Rate: t.Rate, AverageSize: t.AverageSize, SizeVariation: t.SizeVariation, Delay: t.Delay,
+		Bytes: t.Bytes, Rate: t.Rate, AverageSize: t.AverageSize, SizeVariation: t.SizeVariation, Delay: t.Delay, Seed: t.Seed,
 	}
 	if t.Upstream {
 		f.Stream = fault.Upstream

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"netemd/internal/engine/stream"
 	"netemd/internal/fault"
 	"netemd/internal/lab"
 	"netemd/internal/lab/labfile"
@@ -29,6 +30,11 @@ func (a *Agent) resolveSpec(ctx context.Context, s fault.Spec) (target.Target, e
 	}
 	if s.OnPackets() {
 		return t, &qdisc.FieldError{Field: "target", Value: s.Target, Want: "a target with packets: a proxy has connections alone, which toxics act on ('netemctl toxic')"}
+	}
+	for _, x := range s.Toxics {
+		if x.Seed != 0 {
+			return t, stream.ErrSeed(x)
+		}
 	}
 	return t, a.mayCall(ctx, s, *t.Toxiproxy)
 }

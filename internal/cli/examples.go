@@ -73,6 +73,7 @@ netemctl toxic timeout --timeout 5s --target pg
 netemctl toxic timeout --target pg                # hold connections for ever`,
 	"toxic reset_peer": `
 netemctl toxic reset_peer --target pg
+netemctl toxic reset_peer --toxicity 30% --seed 7 --target pg   # the same ones each time
 netemctl toxic reset_peer --timeout 500ms --stream upstream --target pg`,
 	"toxic limit_data": `
 netemctl toxic limit_data --bytes 200B --target pg
@@ -83,6 +84,9 @@ netemctl toxic bandwidth --rate 1mbit --stream upstream --target pg`,
 	"toxic slicer": `
 netemctl toxic slicer --average-size 64B --target pg
 netemctl toxic slicer --average-size 64B --size-variation 32B --delay 10ms --target pg`,
+	"toxic slow_close": `
+netemctl toxic slow_close --delay 2s --target pg
+netemctl toxic slow_close --delay 500ms --direction to --target pg`,
 	"toxic down": `
 netemctl toxic down --target pg --ttl 30s
 netemctl toxic down --target pg -- ./client`,

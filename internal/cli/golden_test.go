@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 			"loss 20% --target pg --seed 0", "loss 20% --target pg --limit -1", "loss 20% --target pg --limit abc", "loss 1e2% --target pg", "loss 0.00000001% --target pg",
 			"los 20%", "frobnicate", "lab ups", "target", "help frob", "help toxic frob", "completion tcsh", "completion", "lab", "toxic", "probe", "loss 20% --los 3%", "-o yaml list", "watch -o json", "clear", "clear f1 --all",
 			"change f1", "list x", "list -- x", "toxic latency --target pg", "toxic bandwidth --rate 1mbps --target pg",
-			"toxic limit_data --bytes 200 --target pg", "probe pg --target pg -n 0", "probe pg", "lab exec server",
+			"toxic limit_data --bytes 200 --target pg", "toxic slow_close --target pg", "toxic slow_close --delay 1 --target pg", "toxic timeout --seed 7 --target pg", "toxic timeout --toxicity 30% --seed 0 --target pg", "toxic timeout --toxicity 30% --seed 7 --toxiproxy 127.0.0.1:8474 --proxy x", "probe pg --target pg -n 0", "probe pg", "lab exec server",
 			"lab exec server --", "lab exec server -o json -- true", "loss 20% --target pg --", "loss 20% --target pg -o json -- true", "toxic down --target pg -o jsonl -- true", "doctor --engine stream",
 			"loss 20% --target pg --dev v0", "loss 20% --target pg --port 80", "loss 20% --target pg --netns blue", "loss 20% --target pg --direction egress", "loss 20% --dev v0 --direction up",
 			"loss 20% --dev v0 --port 0", "loss 20% --dev v0 --port 80-70", "loss 20% --dev v0 --port 80,", "loss 20% --dev v0 --dst 192.0.2.1/24", "loss 20% --dev v0 --dst 192.0.2", "loss 20% --dev v0 --protocol ip",

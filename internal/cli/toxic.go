@@ -17,6 +17,7 @@ type toxicView struct {
 	// Direction is the stream in the words of packet faults; empty of down, which has none.
 	Direction     fault.Direction `json:"direction,omitempty"`
 	Toxicity      float64         `json:"toxicity_percent"`
+	Seed          uint64          `json:"seed,omitempty"`
 	LatencyNS     *int64          `json:"latency_ns,omitempty"`
 	JitterNS      *int64          `json:"jitter_ns,omitempty"`
 	TimeoutNS     *int64          `json:"timeout_ns,omitempty"`
@@ -28,7 +29,7 @@ type toxicView struct {
 }
 
 func viewToxic(t fault.Toxic) toxicView {
-	v := toxicView{Kind: t.Kind, Stream: t.Stream, Toxicity: float64(t.Toxicity)}
+	v := toxicView{Kind: t.Kind, Stream: t.Stream, Toxicity: float64(t.Toxicity), Seed: t.Seed}
 	if v.Stream == "" {
 		v.Stream = fault.Downstream
 	}
@@ -50,6 +51,8 @@ func viewToxic(t fault.Toxic) toxicView {
 	case fault.Slicer:
 		v.AverageSize, v.SizeVariation = new(uint64(t.AverageSize)), new(uint64(t.SizeVariation))
 		v.DelayNS = new(int64(t.Delay))
+	case fault.SlowClose:
+		v.DelayNS = new(int64(t.Delay))
 	}
 	return v
 }
@@ -69,6 +72,8 @@ func toxicWords(t fault.Toxic) string {
 		if t.Kind == fault.Timeout && t.Timeout == 0 {
 			s = "timeout never (holds for ever)"
 		}
+	case fault.SlowClose:
+		s += " after " + d(t.Delay)
 	case fault.LimitData:
 		s += fmt.Sprintf(" %d B", t.Bytes)
 	case fault.Bandwidth:
@@ -78,6 +83,9 @@ func toxicWords(t fault.Toxic) string {
 	}
 	if t.Toxicity > 0 && t.Toxicity < 100 {
 		s += fmt.Sprintf(", %v of connections", t.Toxicity)
+		if t.Seed != 0 {
+			s += fmt.Sprintf(" by seed %d", t.Seed)
+		}
 	}
 	if t.Kind != fault.Down {
 		stream := t.Stream
@@ -128,6 +136,10 @@ Toxiproxy's words, from it downstream.`,
 			duration(cmd, &t.Delay, "delay", "wait between two pieces")
 			return []string{"average-size"}
 		}),
+		a.toxicCommand(fault.SlowClose, "Pass the end of a connection on late", func(cmd *cobra.Command, t *fault.Toxic) []string {
+			duration(cmd, &t.Delay, "delay", "close this long after the other end has; required")
+			return []string{"delay"}
+		}),
 		a.toxicCommand(fault.Down, "Refuse connections", func(*cobra.Command, *fault.Toxic) []string { return nil }),
 	)
 	return cmd
@@ -156,6 +168,8 @@ func (a *app) toxicCommand(
 		one(cmd, &direction, "direction", "the same in the words of packet faults: to is upstream, from downstream", fault.To, fault.From, fault.Both)
 		cmd.Flags().Var(typed(&t.Toxicity, "PERCENT", qdisc.ParsePercent, nil), "toxicity",
 			"share of connections that it touches, drawn once for each (default 100%)")
+		cmd.Flags().Var(typed(&t.Seed, "N", unsigned[uint64](64, 1), func(uint64) string { return "" }), "seed",
+			"with --toxicity: touch the same connections each time, by their order; not with --toxiproxy")
 	}
 	a.toxicSpotFlags(cmd, &spot, &l)
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
@@ -173,6 +187,9 @@ func (a *app) toxicCommand(
 		}
 		toxics, err := inDirection(cmd, t, direction)
 		if err != nil {
+			return err
+		}
+		if err := spot.seed(toxics); err != nil {
 			return err
 		}
 		spec := fault.Spec{Target: name, Toxics: toxics}

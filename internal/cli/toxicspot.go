@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -53,6 +54,17 @@ func (s *toxicSpot) name(cmd *cobra.Command) (string, error) {
 	return at.Text(), nil
 }
 
+// seed refuses one that would have no effect.
+func (s *toxicSpot) seed(toxics []fault.Toxic) error {
+	for _, t := range toxics {
+		if t.Seed != 0 && s.at != (target.Toxiproxy{}) {
+			return &qdisc.FieldError{Field: "--seed", Value: strconv.FormatUint(t.Seed, 10),
+				Want: "a --target with a proxy of netemd's: a Toxiproxy draws from a source of its own, which takes no seed"}
+		}
+	}
+	return nil
+}
+
 // flagged names fields as the flags that they came from.
 func flagged(err error) error {
 	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of errors.Join alone
@@ -78,7 +90,7 @@ func (a *app) toxicApply() *cobra.Command {
 		Use: "apply --toxic \"KIND KEY=VALUE...\"..." + dashUse, Short: "Several toxics at once, as one fault",
 		Long: `Several toxics at once, as one fault. Each is its kind and its values, with their units:
 "latency latency=300ms jitter=20ms", "bandwidth rate=100KBps to", "slicer average_size=64B
-toxicity=30%". Without to or from (upstream or downstream) it is about what comes from the target.`,
+toxicity=30% seed=7". Without to or from (upstream or downstream) it is about what comes from the target.`,
 		DisableFlagsInUseLine: true, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return a.argumentsAndCommand(0, form(cmd))(cmd, args) }
@@ -96,6 +108,9 @@ toxicity=30%". Without to or from (upstream or downstream) it is about what come
 		}
 		name, err := spot.name(cmd)
 		if err != nil {
+			return err
+		}
+		if err := spot.seed(toxics); err != nil {
 			return err
 		}
 		spec := fault.Spec{Target: name, Toxics: toxics}

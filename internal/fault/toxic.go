@@ -30,6 +30,8 @@ const (
 	// Slicer cuts the data into pieces of AverageSize plus or minus SizeVariation,
 	// with Delay after each.
 	Slicer ToxicKind = "slicer"
+	// SlowClose passes the end of the connection on after Delay.
+	SlowClose ToxicKind = "slow_close"
 	// Down refuses new connections and cuts the open ones.
 	Down ToxicKind = "down"
 )
@@ -48,9 +50,11 @@ type Toxic struct {
 	Kind   ToxicKind
 	Stream StreamDirection
 	// Toxicity is the share of connections that it touches, drawn once for each
-	// connection and toxic, from a source without a seed. 0.0001..100 %, resolution
-	// 0.0001 %; 0 means 100 %.
+	// connection and toxic. 0.0001..100 %, resolution 0.0001 %; 0 means 100 %.
 	Toxicity qdisc.Percent
+	// Seed has the n-th connection from the fault's beginning touched or spared each time,
+	// in our own proxy; 0 draws anew. It belongs to a Toxicity below 100 %.
+	Seed uint64
 	// Latency and Jitter belong to latency: 1 ms..24 h, and at most Latency;
 	// resolution 1 ms.
 	Latency, Jitter time.Duration
@@ -62,7 +66,8 @@ type Toxic struct {
 	// Rate belongs to bandwidth: 1 KB/s..100 GB/s, resolution 1 KB/s of 1000 bytes.
 	Rate qdisc.Rate
 	// AverageSize, SizeVariation and Delay belong to slicer: 1 B..1 GiB, less than
-	// AverageSize, and up to 24 h with a resolution of 1 us.
+	// AverageSize, and up to 24 h with a resolution of 1 us. Delay belongs to slow_close,
+	// too: 1 ms..24 h, resolution 1 ms.
 	AverageSize, SizeVariation qdisc.Bytes
 	Delay                      time.Duration
 }
@@ -74,6 +79,9 @@ func ToxicWarnings(toxics []Toxic, open bool) []string {
 	for _, t := range toxics {
 		if t.Toxicity > 0 && t.Toxicity < 100 {
 			w = append(w, fmt.Sprintf("toxicity %v of %s is of connections (unit = connection): all calls on one are touched, or none", t.Toxicity, t.Kind))
+		}
+		if t.Seed != 0 && (t.Jitter > 0 || t.SizeVariation > 0) {
+			w = append(w, fmt.Sprintf("the seed is of which connections %s touches: what varies on them is drawn anew each time", t.Kind))
 		}
 		if open && t.Kind == ResetPeer {
 			w = append(w, "connections that are open now are closed, not reset: Toxiproxy resets those alone that begin with a reset_peer")

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,10 +57,14 @@ func (t *Toxic) fill(key, value string) (err error) {
 		if err == nil && t.Toxicity == 0 {
 			err = &qdisc.FieldError{Value: value, Want: "a share above 0%"}
 		}
+	case key == "seed":
+		if t.Seed, err = strconv.ParseUint(value, 10, 64); err != nil || t.Seed == 0 {
+			err = &qdisc.FieldError{Value: value, Want: "a number from 1 to 18446744073709551615"}
+		}
 	case key == "stream", key == "direction":
 		t.Stream, err = ParseStream(value)
 	default:
-		return &qdisc.FieldError{Field: key, Value: value, Want: "one of latency, jitter, timeout, bytes, rate, average_size, size_variation, delay, toxicity and stream"}
+		return &qdisc.FieldError{Field: key, Value: value, Want: "one of latency, jitter, timeout, bytes, rate, average_size, size_variation, delay, toxicity, seed and stream"}
 	}
 	if bad, ok := errors.AsType[*qdisc.FieldError](err); ok {
 		return &qdisc.FieldError{Field: key, Value: bad.Value, Want: bad.Want}

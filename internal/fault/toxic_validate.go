@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"netemd/qdisc"
@@ -32,6 +33,7 @@ var uses = map[ToxicKind][]string{
 	LimitData: {"bytes"},
 	Bandwidth: {"rate"},
 	Slicer:    {"average_size", "size_variation", "delay"},
+	SlowClose: {"delay"},
 	Down:      nil,
 }
 
@@ -39,7 +41,7 @@ var uses = map[ToxicKind][]string{
 // Toxicity 100 %; a Down has neither.
 func (t Toxic) Normalize() Toxic {
 	if t.Kind == Down {
-		t.Stream, t.Toxicity = "", 0
+		t.Stream, t.Toxicity, t.Seed = "", 0, 0
 		return t
 	}
 	if t.Stream == "" {
@@ -71,7 +73,7 @@ func (t Toxic) Validate() error {
 	used, known := uses[t.Kind]
 	if !known {
 		return &qdisc.FieldError{Field: "kind", Value: string(t.Kind),
-			Want: "latency, timeout, reset_peer, limit_data, bandwidth, slicer or down"}
+			Want: "latency, timeout, reset_peer, limit_data, bandwidth, slicer, slow_close or down"}
 	}
 	c := check{kind: t.Kind, used: used}
 	c.stream(t.Stream)
@@ -89,7 +91,14 @@ func (t Toxic) Validate() error {
 	// variation of the average or more, half a chunk may be no shorter than the
 	// whole, and the proxy would not end.
 	c.bytes("size_variation", t.SizeVariation, 0, max(t.AverageSize, 1)-1)
-	c.duration("delay", t.Delay, 0, toxicPause)
+	if t.Kind == SlowClose {
+		c.duration("delay", t.Delay, toxicStep, toxicStep)
+	} else {
+		c.duration("delay", t.Delay, 0, toxicPause)
+	}
+	if t.Seed != 0 && (t.Toxicity == 0 || t.Toxicity == 100) {
+		c.refuse("seed", strconv.FormatUint(t.Seed, 10), "nothing without a toxicity below 100%: there is nothing to draw")
+	}
 	return errors.Join(c.errs...)
 }
 

@@ -229,7 +229,7 @@ func toxic(t fault.Toxic) *netemv1.Toxic {
 		Kind: string(t.Kind), Stream: string(t.Stream), ToxicityPercent: float64(t.Toxicity),
 		LatencyNs: int64(t.Latency), JitterNs: int64(t.Jitter), TimeoutNs: int64(t.Timeout),
 		Bytes: uint64(t.Bytes), RateBytesPerSecond: uint64(t.Rate),
-		AverageSizeBytes: uint64(t.AverageSize), SizeVariationBytes: uint64(t.SizeVariation), DelayNs: int64(t.Delay),
+		AverageSizeBytes: uint64(t.AverageSize), SizeVariationBytes: uint64(t.SizeVariation), DelayNs: int64(t.Delay), Seed: t.Seed,
 	}
 }
 
@@ -239,7 +239,7 @@ func toxicOf(m *netemv1.Toxic) fault.Toxic {
 		Latency: time.Duration(m.GetLatencyNs()), Jitter: time.Duration(m.GetJitterNs()), Timeout: time.Duration(m.GetTimeoutNs()),
 		Bytes: qdisc.Bytes(m.GetBytes()), Rate: qdisc.Rate(m.GetRateBytesPerSecond()),
 		AverageSize: qdisc.Bytes(m.GetAverageSizeBytes()), SizeVariation: qdisc.Bytes(m.GetSizeVariationBytes()),
-		Delay: time.Duration(m.GetDelayNs()),
+		Delay: time.Duration(m.GetDelayNs()), Seed: m.GetSeed(),
 	}
 }
 

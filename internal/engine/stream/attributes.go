@@ -30,7 +30,14 @@ type attributes struct {
 	Rate          *int64 `json:"rate,omitempty"`           // KB/s of 1000 bytes
 	AverageSize   *int64 `json:"average_size,omitempty"`   // bytes
 	SizeVariation *int64 `json:"size_variation,omitempty"` // bytes
-	Delay         *int64 `json:"delay,omitempty"`          // us
+	Delay         *int64 `json:"delay,omitempty"`          // us, but ms of slow_close
+
+	// Of a drawn toxic, and in Inner those of its kind.
+	Kind  string      `json:"kind,omitempty"`
+	Key   string      `json:"key,omitempty"`
+	Seed  uint64      `json:"seed,omitempty"`
+	Share float64     `json:"share,omitempty"`
+	Inner *attributes `json:"inner,omitempty"`
 }
 
 // toWire returns the toxics in the order in which Toxiproxy lists them (upstream
@@ -42,7 +49,11 @@ func toWire(toxics []fault.Toxic) (ts []wireToxic, enabled bool) {
 			enabled = false
 			continue
 		}
-		ts = append(ts, encode(t))
+		if w := encode(t); t.Seed != 0 && t.Toxicity < 100 {
+			ts = append(ts, encodeDrawn(t, w)...)
+		} else {
+			ts = append(ts, w)
+		}
 	}
 	return ts, enabled
 }
@@ -55,7 +66,13 @@ func fromWire(ts []wireToxic, enabled bool) []fault.Toxic {
 		toxics = append(toxics, fault.Toxic{Kind: fault.Down})
 	}
 	for _, t := range ts {
-		toxics = append(toxics, decode(t))
+		switch {
+		case isLinger(t):
+		case isDrawn(t):
+			toxics = append(toxics, decodeDrawn(t))
+		default:
+			toxics = append(toxics, decode(t))
+		}
 	}
 	return toxics
 }
@@ -76,6 +93,8 @@ func encode(t fault.Toxic) wireToxic {
 	case fault.Slicer:
 		a.AverageSize, a.SizeVariation = new(int64(t.AverageSize)), new(int64(t.SizeVariation))
 		a.Delay = new(t.Delay.Microseconds())
+	case fault.SlowClose:
+		a.Delay = new(t.Delay.Milliseconds())
 	}
 	return w
 }
@@ -101,6 +120,8 @@ func decode(w wireToxic) fault.Toxic {
 	case fault.Slicer:
 		t.AverageSize, t.SizeVariation = qdisc.Bytes(number(a.AverageSize)), qdisc.Bytes(number(a.SizeVariation))
 		t.Delay = times(a.Delay, time.Microsecond)
+	case fault.SlowClose:
+		t.Delay = times(a.Delay, time.Millisecond)
 	}
 	return t
 }

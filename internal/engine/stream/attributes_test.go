@@ -57,6 +57,28 @@ func TestOrders(t *testing.T) {
 				{Kind: fault.Bandwidth, Stream: fault.Downstream, Toxicity: 100, Rate: 1_250_000},
 			},
 		},
+		"milliseconds before a close": {
+			toxics: []fault.Toxic{{Kind: fault.SlowClose, Stream: fault.Upstream, Toxicity: 100, Delay: 1500 * time.Millisecond}},
+			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[{"name":"netemd-fault-slow_close_upstream","type":"slow_close","stream":"upstream",` +
+				`"toxicity":1,"attributes":{"delay":1500}}]}`,
+			back: []fault.Toxic{{Kind: fault.SlowClose, Stream: fault.Upstream, Toxicity: 100, Delay: 1500 * time.Millisecond}},
+		},
+		"drawn by a seed": {
+			toxics: []fault.Toxic{
+				{Kind: fault.Latency, Stream: fault.Upstream, Toxicity: 7, Seed: 1<<64 - 1, Latency: time.Second},
+				{Kind: fault.ResetPeer, Stream: fault.Downstream, Toxicity: 30, Seed: 5, Timeout: time.Second},
+			},
+			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[` +
+				`{"name":"netemd-fault-latency_upstream","type":"netemd_drawn_buffered","stream":"upstream","toxicity":1,"attributes":` +
+				`{"kind":"latency","key":"latency_upstream","seed":18446744073709551615,"share":0.07,"inner":{"latency":1000,"jitter":0}}},` +
+				`{"name":"netemd-fault-reset_peer_downstream","type":"netemd_drawn","stream":"downstream","toxicity":1,"attributes":` +
+				`{"kind":"reset_peer","key":"reset_peer_downstream","seed":5,"share":0.3,"inner":{"timeout":1000}}},` +
+				`{"name":"netemd-fault-reset_peer_downstream-linger","type":"reset_peer","stream":"downstream","toxicity":0,"attributes":{"timeout":1000}}]}`,
+			back: []fault.Toxic{
+				{Kind: fault.Latency, Stream: fault.Upstream, Toxicity: 7, Seed: 1<<64 - 1, Latency: time.Second},
+				{Kind: fault.ResetPeer, Stream: fault.Downstream, Toxicity: 30, Seed: 5, Timeout: time.Second},
+			},
+		},
 		"microseconds between slices": {
 			toxics: []fault.Toxic{{Kind: fault.Slicer, Stream: fault.Upstream, Toxicity: 100, AverageSize: 64, SizeVariation: 32, Delay: 1500 * time.Microsecond}},
 			want: `{"deadline_unix_ns":1000000005,"enabled":true,"toxics":[{"name":"netemd-fault-slicer_upstream","type":"slicer","stream":"upstream",` +
@@ -83,10 +105,10 @@ func TestOrders(t *testing.T) {
 // Somebody else's toxic is seen, and so is the float32 that Toxiproxy keeps.
 func TestForeignAnswers(t *testing.T) {
 	var w wireToxic
-	if err := json.Unmarshal([]byte(`{"name":"x","type":"slow_close","stream":"upstream","toxicity":0.07000000029802322,"attributes":{"delay":5}}`), &w); err != nil {
+	if err := json.Unmarshal([]byte(`{"name":"x","type":"noop","stream":"upstream","toxicity":0.07000000029802322,"attributes":{"delay":5}}`), &w); err != nil {
 		t.Fatal(err)
 	}
-	want := []fault.Toxic{{Kind: fault.Down}, {Kind: "slow_close", Stream: fault.Upstream, Toxicity: 7}}
+	want := []fault.Toxic{{Kind: fault.Down}, {Kind: "noop", Stream: fault.Upstream, Toxicity: 7}}
 	if d := cmp.Diff(want, fromWire([]wireToxic{w}, false)); d != "" {
 		t.Errorf("(-want +got): %s", d)
 	}

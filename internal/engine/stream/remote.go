@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/internal/target"
+	"netemd/qdisc"
 )
 
 // Remote sets toxics on the proxies of a Toxiproxy that somebody else runs. It needs no
@@ -197,6 +199,9 @@ func (r *Remote) Set(ctx context.Context, p target.Toxiproxy, toxics []fault.Tox
 		if err := t.Validate(); err != nil {
 			return fmt.Errorf("stream set: %w", err)
 		}
+		if t.Seed != 0 {
+			return fmt.Errorf("stream set: %w", ErrSeed(t))
+		}
 	}
 	if left := time.Until(deadline); left <= 0 {
 		return fmt.Errorf("stream set: the deadline was %v ago", -left.Round(time.Millisecond))
@@ -213,6 +218,12 @@ func (r *Remote) Set(ctx context.Context, p target.Toxiproxy, toxics []fault.Tox
 		return fmt.Errorf("stream set: %w", err)
 	}
 	return nil
+}
+
+// ErrSeed refuses a seed on a proxy of somebody else's.
+func ErrSeed(t fault.Toxic) error {
+	return &qdisc.FieldError{Field: "seed", Value: strconv.FormatUint(t.Seed, 10),
+		Want: "a target with a proxy of netemd's: a Toxiproxy draws from a source of its own, which takes no seed"}
 }
 
 // set reports whether it has changed anything.

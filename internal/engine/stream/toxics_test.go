@@ -108,6 +108,39 @@ func TestToxics(t *testing.T) {
 			t.Fatalf("%d bytes after %v: %v; want the 20000 that were sent, after 15 ms", len(got), took, err)
 		}
 	})
+	t.Run("slow_close", func(t *testing.T) {
+		const delay = 300 * time.Millisecond
+		heard := make(chan time.Time, 1)
+		speaker := startProxy(t, upstream(t, func(c net.Conn) { // says something, and ends when it is told to
+			_, _ = c.Write([]byte("bye"))
+			if b := make([]byte, 1); errors.Is(second(c.Read(b)), io.EOF) {
+				heard <- time.Now()
+			}
+		}))
+		set(t, speaker, fault.Toxic{Kind: fault.SlowClose, Stream: fault.Upstream, Delay: delay})
+		wantToxics(t, speaker, fault.Toxic{Kind: fault.SlowClose, Stream: fault.Upstream, Toxicity: 100, Delay: delay})
+		c := dial(t, speaker.address)
+		if _, err := io.ReadFull(c, make([]byte, 3)); err != nil {
+			t.Fatal(err)
+		}
+		closed := time.Now()
+		c.Close()
+		if took := (<-heard).Sub(closed); took < delay || took > delay+time.Second {
+			t.Errorf("the server heard of the end after %v, want %v", took, delay)
+		}
+		set(t, speaker, fault.Toxic{Kind: fault.SlowClose, Delay: delay})
+		c = dial(t, speaker.address)
+		if _, err := io.ReadFull(c, make([]byte, 3)); err != nil {
+			t.Fatal(err)
+		}
+		closed = time.Now()
+		if _, err := c.Write([]byte("x")); err != nil { // the server ends
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || time.Since(closed) < delay {
+			t.Errorf("%v after %v, want the end after %v", err, time.Since(closed), delay)
+		}
+	})
 	t.Run("down", func(t *testing.T) {
 		open := dial(t, p.address)
 		set(t, p, fault.Toxic{Kind: fault.Down})
@@ -125,6 +158,8 @@ func TestToxics(t *testing.T) {
 		}
 	})
 }
+
+func second(_ int, err error) error { return err }
 
 // The unit of toxicity is the connection: all calls on one are touched or none,
 // and of 100 connections about half are.
