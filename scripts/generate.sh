@@ -1,12 +1,12 @@
 #!/bin/bash
-# Writes the Go code of the API and of the testbed's server from their .proto, with Debian's protoc (package
-# protobuf-compiler) and the Go plugins in the versions that the committed code has.
+# Writes the Go code of the API and of the testbed's server from their .proto, with Debian's protoc (packages
+# protobuf-compiler and libprotobuf-dev) and the Go plugins in the versions that the committed code has.
 #   generate.sh [FOLDER]            FOLDER: where to write instead of the tree
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 out=${1:-.}
-command -v protoc >/dev/null || { echo "generate: protoc is missing: apt-get install protobuf-compiler" >&2; exit 1; }
+command -v protoc >/dev/null || { echo "generate: protoc is missing: apt-get install protobuf-compiler libprotobuf-dev" >&2; exit 1; }
 bin=$PWD/.cache/bin
 mkdir -p "$bin"
 plugin() { # NAME PACKAGE VERSION

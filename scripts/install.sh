@@ -10,7 +10,7 @@ die() { say "$*"; exit 1; }
 what=${1:-}
 case $what in
 demo) wanted=(ca-certificates iproute2 postgresql) ;;
-test) wanted=(ca-certificates iproute2 postgresql procps kmod xz-utils busybox-static docker.io qemu-system-x86 qemu-system-common protobuf-compiler) ;;
+test) wanted=(ca-certificates iproute2 postgresql procps kmod xz-utils busybox-static docker.io qemu-system-x86 qemu-system-common protobuf-compiler libprotobuf-dev) ;;
 *) die "usage: install.sh demo|test" ;;
 esac
 
@@ -27,6 +27,8 @@ installed() {
 	docker.io) [[ -x /usr/sbin/dockerd || -x /usr/bin/dockerd ]] ;;
 	postgresql) compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null ;;
 	protobuf-compiler) command -v protoc >/dev/null ;;
+	# protoc's own .proto files, such as timestamp.proto; Debian has them here.
+	libprotobuf-dev) compgen -G '/usr/include/google/protobuf/timestamp.proto' >/dev/null || compgen -G '/usr/local/include/google/protobuf/timestamp.proto' >/dev/null ;;
 	# The package is one of two that have /bin/busybox; only this one needs no library.
 	*) [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]] ;;
 	esac
