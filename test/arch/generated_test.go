@@ -18,7 +18,7 @@ func TestGeneratedCodeIsFresh(t *testing.T) {
 		if os.Getenv("NETEMD_TEST_VMS") != "" { // make test installs it
 			t.Fatal("protoc is missing: scripts/install.sh test")
 		}
-		t.Skip("needs protoc: apt-get install protobuf-compiler")
+		t.Skip("needs protoc: apt-get install protobuf-compiler libprotobuf-dev")
 	}
 	dir := t.TempDir()
 	run(t, nil, "scripts/generate.sh", dir)
