@@ -42,6 +42,7 @@ type faultView struct {
 	Content      *ruleView     `json:"content,omitempty"`
 	*trafficView               // null for a target with a name
 	Toxics       []toxicView   `json:"toxics,omitempty"`
+	Outage       *outageView   `json:"outage,omitempty"`
 	Placement    []string      `json:"placement"`
 	// Forced are the protections that were lifted. Offload is "off" where segmentation
 	// offload was switched off, and Offloads what the devices of the path do.
@@ -102,6 +103,9 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 		v.Chosen = new(f.Chosen())
 	}
 	v.Queued, v.QueuedUntil = queued(f), queuedUntil(f, now)
+	if o := f.Spec.Outage; o != nil {
+		v.Outage = viewOutage(*o, f.Outages)
+	}
 	for _, t := range f.Spec.Toxics {
 		v.Toxics = append(v.Toxics, viewToxic(t))
 	}
@@ -146,6 +150,7 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 			rows = append(rows, impairmentRows(f.Spec, *p)...)
 		}
 		rows = append(rows, stepRows(f, now)...)
+		rows = append(rows, outageRows(f, now)...)
 		for _, o := range f.Offloads {
 			rows = append(rows, [2]string{"offload", offloadText(o)})
 		}

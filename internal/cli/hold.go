@@ -175,6 +175,8 @@ func (a *app) holdTeller(spec fault.Spec) func(fault.Event, string) {
 func holdText(e fault.Event, detail string) string {
 	id := e.Fault.ID
 	switch e.Kind {
+	case "down", "ready", "skipped", "failed":
+		return id + ": " + strikeText(e, e.Time)
 	case "lost", "drifted":
 		return fmt.Sprintf("%s is %s while the command runs%s%s", id, e.Kind, because(e.Fault.Reason), willRepair(e.Fault))
 	case "repaired":

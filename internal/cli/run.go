@@ -306,6 +306,9 @@ func (a *app) say(format string, args ...any) { fmt.Fprintf(a.env.Stderr, format
 
 // words says a fault's spec in one phrase.
 func words(s fault.Spec) string {
+	if s.Outage != nil {
+		return outageWords(*s.Outage)
+	}
 	what := ""
 	switch {
 	case s.Content != nil:

@@ -20,6 +20,9 @@ func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, how handling, argv [
 	if how.dryRun && spec.Schedule != nil {
 		return a.planSchedule(cmd.Context(), spec)
 	}
+	if how.dryRun && spec.Outage != nil {
+		return a.planOutage(spec)
+	}
 	if how.dryRun {
 		return a.planFault(cmd.Context(), spec)
 	}

@@ -13,6 +13,9 @@ func subject(s fault.Spec) string {
 	if s.Selector != nil {
 		return s.Selector.Name()
 	}
+	if s.Outage != nil {
+		return s.TargetName()
+	}
 	return s.Target
 }
 

@@ -31,7 +31,8 @@ func (a *app) watch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch [--after N --life NAME]", Short: "Tell what happens to faults, until interrupted", DisableFlagsInUseLine: true,
 		Long: `Tell what happens to faults, until interrupted: applied, changed, renewed, step, expired,
-cleared, lost, drifted, repaired, reattached. Events are numbered, and -o jsonl has the number and the
+cleared, lost, drifted, repaired, reattached; of services that are made to fail down, up, ready,
+skipped and failed. Events are numbered, and -o jsonl has the number and the
 agent's life beside each: with both of the last one that was seen, --after and --life go on
 there, and miss none. The agent keeps some thousand events; it is an error (exit code 1)
 when some after N are no longer kept, or are of another life of the agent.`,
@@ -82,6 +83,10 @@ func (a *app) emitEvent(e fault.Event) {
 		return
 	}
 	s := a.style(a.env.StdoutTerminal)
+	if text := strikeText(e, now); text != "" {
+		fmt.Fprintf(a.out, "%s  %-8s  %s  %s\n", e.Time.In(now.Location()).Format("15:04:05.000"), e.Kind, s.bold(e.Fault.ID), text)
+		return
+	}
 	fmt.Fprintf(a.out, "%s  %-8s  %s  %s%s%s\n",
 		e.Time.In(now.Location()).Format("15:04:05.000"), e.Kind, s.bold(e.Fault.ID), words(e.Fault.Spec), s.soft(by(e.Fault.Spec.Owner)), because(e.Fault.Reason))
 }

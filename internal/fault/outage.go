@@ -41,8 +41,9 @@ const (
 // Seed. It ends with all services running.
 type Outage struct {
 	Action OutageAction
-	// Services are LAB/SERVICE, each once, 1..MaxOutageServices. Of several, each outage
-	// draws one that is not down.
+	// Services are LAB/SERVICE, each once, 1..MaxOutageServices; a SERVICE that one lab alone
+	// has is given its one name by the agent. Of several, each outage draws one that is not
+	// down.
 	Services []string
 	// Down is how long a killed or stopped one is down before it is put back, 1 ms..24 h, and 0
 	// until the fault ends; of a restart the pause between its end and its start, 0 for none.
@@ -124,9 +125,10 @@ func (o Outage) Validate() []error {
 		refuse("services", strconv.Itoa(n), fmt.Sprintf("1 to %d services, as LAB/SERVICE", MaxOutageServices))
 	}
 	for i, s := range o.Services {
-		switch lab, name, ok := strings.Cut(s, "/"); {
-		case !ok || lab == "" || name == "" || len(s) > 128 || strings.Contains(name, "/"):
-			refuse("services", s, "a lab's service, as LAB/SERVICE")
+		lab, name, full := strings.Cut(s, "/")
+		switch {
+		case lab == "" || full && name == "" || len(s) > 128 || strings.Contains(name, "/") || strings.ContainsAny(s, " ,"):
+			refuse("services", s, "a lab's service, as LAB/SERVICE, or SERVICE where one lab alone has it")
 		case slices.Contains(o.Services[:i], s):
 			refuse("services", s, "each service once")
 		}
