@@ -93,6 +93,9 @@ type Summary struct {
 	OneWay *OneWay `json:"one_way,omitempty"`
 	// Settings are what else decides the numbers, by name: see Describer.
 	Settings map[string]string `json:"settings,omitempty"`
+	// Outages are the times in which calls failed, and what their ends took; nil without a
+	// failure, and where only samples are known.
+	Outages *Outages `json:"outages,omitempty"`
 	// Environment is what decided the timers of TCP; nil where only samples are known.
 	Environment *Environment `json:"environment,omitempty"`
 	// Load is how the calls were made; nil where only samples are known.

@@ -92,10 +92,20 @@ func (o Order) run(ctx context.Context, each func(probe.Sample)) end {
 	if err != nil {
 		return end{Error: err.Error(), Unsupported: errors.Is(err, errors.ErrUnsupported)}
 	}
+	watch := &outages{}
+	if o.Request.WithDefaults().Kind != probe.KindUDP { // whose packets ask by themselves
+		watch.ask = askTCP(o.Address)
+	}
+	asking, enough := context.WithCancel(ctx)
+	defer enough()
 	done := make(chan end, 1)
 	go func() {
-		l, err := load.Run(ctx, c, o.Request, load.Options{OwnBudget: true, Starter: c.starter()}, each)
-		e := end{Load: l, UDP: c.packets(), Settings: c.settings()}
+		l, err := load.Run(ctx, c, o.Request, load.Options{OwnBudget: true, Starter: c.starter()}, func(s probe.Sample) {
+			watch.ended(asking, s)
+			each(s)
+		})
+		enough()
+		e := end{Outages: watch.result(), Load: l, UDP: c.packets(), Settings: c.settings()}
 		c.close()
 		if err != nil {
 			e.Error = err.Error()

@@ -182,7 +182,7 @@ func (f *flow) stop() (lost uint64, err error) {
 func (f *flow) result(source string, e end) probe.Result {
 	s := f.recorder.Summary(source)
 	f.recorder.Finish(&s, e.Load)
-	s.UDP, s.Settings = e.UDP, e.Settings
+	s.UDP, s.Settings, s.Outages = e.UDP, e.Settings, e.Outages
 	if env := f.env; s.UDP == nil {
 		s.Environment = &env
 	}

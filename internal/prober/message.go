@@ -26,6 +26,8 @@ type end struct {
 	UDP *probe.Datagrams
 	// Settings are what the caller says of itself.
 	Settings map[string]string
+	// Outages are the times in which calls failed; nil: none did.
+	Outages *probe.Outages
 	// Error is why there are fewer samples than ordered; Unsupported, that this machine
 	// cannot do what was ordered.
 	Error       string

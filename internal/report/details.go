@@ -60,6 +60,9 @@ func Details(s probe.Summary, policy string) (rows [][2]string) {
 		}
 		row("open loop", "%s%s made; at most %d under way; began late by %s (p99)", asked, Figure(l.Achieved), l.InFlightMax, Time(l.LagP99))
 	}
+	if text := Outages(s.Outages); text != "" {
+		row("outage", "%s", text)
+	}
 	if text := TCP(s.Environment); text != "" {
 		row("tcp", "%s", text)
 	}
