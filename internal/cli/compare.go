@@ -23,7 +23,7 @@ const compareLoss qdisc.Percent = 20
 func (a *app) compare() *cobra.Command {
 	var f packetFlags
 	var calls comparedCalls
-	var out string
+	var to outputs
 	cmd := &cobra.Command{
 		Use: "compare --target NAME [--probe KIND] [flags]", Short: "No fault, packet layer and proxy layer side by side",
 		DisableFlagsInUseLine: true, ValidArgsFunction: cobra.NoFileCompletions, Args: arguments(0, "--target pg --loss 20%"),
@@ -48,7 +48,8 @@ or no packet matched it.`,
 	one(cmd, &f.way, "direction", "packets that go to the target, that come from it, or both", way(fault.To), way(fault.From), way(fault.Both))
 	engineFlag(cmd, &f.engine)
 	calls.add(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "write result.json, report.html and samples.jsonl to this `DIR`")
+	cmd.Flags().StringVar(&to.dir, "out", "", "write result.json, report.html, samples.jsonl and events.jsonl to this `DIR`")
+	otlpFlag(cmd, &to.collector)
 	cmd.RunE = a.do(func(cmd *cobra.Command, _ []string) error {
 		cmd.Flags().Lookup("rate").Changed = f.patch.Rate != nil // else it is the calls' alone
 		if !f.impairs() {
@@ -70,13 +71,18 @@ or no packet matched it.`,
 		if err != nil {
 			return err
 		}
-		return a.runCompare(cmd.Context(), spec, experiment.Plan{Request: request, Policy: policy}, run, out)
+		return a.runCompare(cmd.Context(), spec, experiment.Plan{Request: request, Policy: policy}, run, to)
 	})
 	return cmd
 }
 
 // runCompare fills the plan, which has the calls, and follows it.
-func (a *app) runCompare(ctx context.Context, spec fault.Spec, p experiment.Plan, run client.ProbeRun, out string) error {
+func (a *app) runCompare(ctx context.Context, spec fault.Spec, p experiment.Plan, run client.ProbeRun, to outputs) error {
+	exp, err := a.exporter(to.collector)
+	if err != nil {
+		return err
+	}
+	defer a.sayExported(exp)
 	agent, err := a.dial()
 	if err != nil {
 		return err
@@ -85,12 +91,16 @@ func (a *app) runCompare(ctx context.Context, spec fault.Spec, p experiment.Plan
 	if err := fillPlan(ctx, agent, spec, &p); err != nil {
 		return err
 	}
-	if err := prepare(out); err != nil {
+	if err := prepare(to.dir); err != nil {
 		return err
 	}
+	rows := &rowProber{agent: agent, run: run, exporter: exp}
+	stop := a.followFaults(ctx, agent, rows.happened)
 	pr := a.progress()
-	c, err := experiment.Compare(ctx, p, &rowProber{agent: agent, run: run}, agent, pr.step)
+	c, err := experiment.Compare(ctx, p, rows, agent, pr.step)
+	stop()
 	pr.end()
+	c.Events = rows.events()
 	if err != nil {
 		return hintUnsupported(err, spec)
 	}
@@ -103,11 +113,11 @@ func (a *app) runCompare(ctx context.Context, spec fault.Spec, p experiment.Plan
 			a.say("inconclusive: %s", r)
 		}
 	}
-	if out != "" {
-		if err := report.Comparison(out, c); err != nil {
+	if to.dir != "" {
+		if err := report.Comparison(to.dir, c); err != nil {
 			return err
 		}
-		a.say("report: %s", filepath.Join(out, report.PageFile))
+		a.say("report: %s", filepath.Join(to.dir, report.PageFile))
 	}
 	if !c.Conclusive {
 		return fmt.Errorf("compare: %w: the rows must not be compared", errInconclusive)

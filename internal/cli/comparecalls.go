@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"netemd/internal/client"
+	"netemd/internal/experiment"
+	"netemd/internal/report"
 	"netemd/probe"
 )
 
@@ -160,10 +163,36 @@ func (r *splitRate) Set(s string) error {
 	return r.Value.Set(s)
 }
 
-// rowProber makes the calls of a comparison's rows.
+// rowProber makes the calls of a comparison's rows, and keeps what happened to faults meanwhile.
 type rowProber struct {
 	agent ProbeRunner
 	run   client.ProbeRun
+	// exporter is nil without a collector.
+	exporter *report.Exporter
+
+	mu     sync.Mutex
+	told   []experiment.Event
+	offset time.Duration
+}
+
+// happened takes an event of a fault.
+func (p *rowProber) happened(e experiment.Event) {
+	if p.exporter != nil {
+		p.exporter.AddEvent(e)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, e)
+}
+
+// events are all of them, on the samples' clock.
+func (p *rowProber) events() []experiment.Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, e := range p.told {
+		p.told[i] = e.On(p.offset)
+	}
+	return p.told
 }
 
 // Probe implements experiment.Prober.
@@ -172,7 +201,17 @@ func (p *rowProber) Probe(ctx context.Context, row string, r probe.Request, prog
 	count := 0
 	run := p.run
 	run.Progress = func(at probe.Progress) { progress(at.Done, at.Count) }
-	run.Samples = func(lines []byte, _ time.Duration) error {
+	send := func([]byte, time.Duration) {}
+	if p.exporter != nil && row != "" {
+		as := r
+		as.Layer = row
+		send = p.exporter.Of(as)
+	}
+	run.Samples = func(lines []byte, offset time.Duration) error {
+		send(lines, offset)
+		p.mu.Lock()
+		p.offset = offset
+		p.mu.Unlock()
 		return client.EachSample(lines, func(s probe.Sample) error {
 			if count++; count > probe.DefaultKeep {
 				samples = nil // a part of them would be read as the whole

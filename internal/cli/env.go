@@ -95,6 +95,7 @@ type FaultReader interface {
 	Get(ctx context.Context, id string) (fault.Fault, error)
 	List(ctx context.Context) ([]fault.Fault, error)
 	Watch(ctx context.Context, after uint64, life string, event func(fault.Event)) error
+	WatchFrom(ctx context.Context, after uint64, life string, begun func(), event func(fault.Event)) error
 }
 
 // PacketStore knows which packets a fault chose.

@@ -71,6 +71,9 @@ type fakeAgent struct {
 	// during is called while a probe runs.
 	during func()
 	err    error
+	// events are told to who follows faults, watchErr refuses that.
+	events   []fault.Event
+	watchErr error
 	// request and run are the last probe's.
 	request probe.Request
 	run     client.ProbeRun
@@ -303,6 +306,19 @@ func (h *fakeHeld) Release(ctx context.Context) (fault.Fault, error) {
 	}
 	_, clearErr := h.a.Clear(whole, fault.Selector{ID: h.f.ID})
 	return last, errors.Join(h.a.heldErr, err, clearErr)
+}
+
+// WatchFrom tells what happens to the faults that were made after it began, and ends by ctx.
+func (a *fakeAgent) WatchFrom(ctx context.Context, _ uint64, _ string, begun func(), event func(fault.Event)) error {
+	if a.watchErr != nil {
+		return a.watchErr
+	}
+	begun()
+	for _, e := range a.events {
+		event(e)
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (a *fakeAgent) Watch(ctx context.Context, after uint64, life string, event func(fault.Event)) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"netemd/internal/client"
+	"netemd/internal/experiment"
 	"netemd/internal/policyfile"
 	"netemd/internal/report"
 	"netemd/probe"
@@ -61,7 +62,7 @@ its latency from then on: a closed loop waits out a server that stalls, and hide
 func (a *app) probeKind(k kind) *cobra.Command {
 	r := &probe.Request{Kind: k.name, Layer: probe.LayerDirect}
 	var load loadFlags
-	var out string
+	var to outputs
 	cmd := &cobra.Command{
 		Use: k.name + " --target NAME [flags]", Short: k.short, DisableFlagsInUseLine: true,
 		Long: k.long + " It exits 0 when it\ncould measure, whatever the calls did.",
@@ -74,7 +75,8 @@ func (a *app) probeKind(k kind) *cobra.Command {
 		one(cmd, &r.Layer, "layer", "straight to the target, or through its proxy", probe.LayerDirect, probe.LayerProxy)
 	}
 	load.add(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "write the result, every sample as it comes, OpenMetrics and OTLP to this `DIR`")
+	cmd.Flags().StringVar(&to.dir, "out", "", "write the result, every sample as it comes, events of faults, OpenMetrics and OTLP to this `DIR`")
+	otlpFlag(cmd, &to.collector)
 	cmd.RunE = a.do(func(cmd *cobra.Command, _ []string) error {
 		if r.Target == "" {
 			return errNoTarget
@@ -90,7 +92,7 @@ func (a *app) probeKind(k kind) *cobra.Command {
 		if err := r.Validate(); err != nil {
 			return err
 		}
-		return a.runProbe(cmd.Context(), *r, run, res, out)
+		return a.runProbe(cmd.Context(), *r, run, res, to)
 	})
 	return cmd
 }
@@ -109,19 +111,48 @@ func (l *loadFlags) run() (client.ProbeRun, string, error) {
 	return run, p.Name, err
 }
 
+// outputs are where a run is written and sent to; empty for nowhere.
+type outputs struct{ dir, collector string }
+
 // runProbe measures, and tells and writes what was measured, also when the run broke off.
-func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun, res report.ProbeResult, out string) error {
+func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun, res report.ProbeResult, to outputs) error {
+	exp, err := a.exporter(to.collector)
+	if err != nil {
+		return err
+	}
+	defer a.sayExported(exp)
 	agent, err := a.dial()
 	if err != nil {
 		return err
 	}
 	defer agent.Close()
 	var rec *report.Recording
-	if out != "" {
-		if rec, err = report.Record(out, r); err != nil {
+	if to.dir != "" {
+		if rec, err = report.Record(to.dir, r); err != nil {
 			return err
 		}
 		run.Samples = rec.Add
+	}
+	stop := func() {}
+	if exp != nil {
+		send, record := exp.Of(r), run.Samples
+		run.Samples = func(lines []byte, offset time.Duration) error {
+			send(lines, offset)
+			if record == nil {
+				return nil
+			}
+			return record(lines, offset)
+		}
+	}
+	if rec != nil || exp != nil {
+		stop = a.followFaults(ctx, agent, func(e experiment.Event) {
+			if rec != nil {
+				rec.AddEvent(e)
+			}
+			if exp != nil {
+				exp.AddEvent(e)
+			}
+		})
 	}
 	p := a.probeProgress(r)
 	run.Progress = func(now probe.Progress) {
@@ -131,6 +162,7 @@ func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun
 		p.step(now)
 	}
 	result, runErr := agent.RunProbe(ctx, r, run)
+	stop()
 	p.end()
 	res.Summary, res.Interrupted = result.Summary, runErr != nil
 	if result.Summary.Evidence == "" { // no result came
@@ -155,7 +187,7 @@ func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun
 	if err := rec.Finish(res, a.env.Now()); err != nil {
 		return errors.Join(told, err)
 	}
-	a.say("samples: %s", filepath.Join(out, report.SamplesFile))
+	a.say("samples: %s", filepath.Join(to.dir, report.SamplesFile))
 	return told
 }
 

@@ -48,8 +48,10 @@ type Comparison struct {
 	// Warnings are what the reader should know beside that.
 	Warnings    []string    `json:"warnings"`
 	Environment Environment `json:"environment"`
-	Started     time.Time   `json:"started"`
-	Ended       time.Time   `json:"ended"`
+	// Events are what happened to faults meanwhile; they are kept beside the result.
+	Events  []Event   `json:"-"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
 }
 
 // Row is one layer's run.

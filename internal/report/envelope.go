@@ -64,6 +64,16 @@ func Comparison(dir string, c experiment.Comparison) error {
 	if err := write(dir, PageFile, func(w io.Writer) error { return WriteHTML(w, c) }); err != nil {
 		return err
 	}
+	if err := write(dir, EventsFile, func(w io.Writer) error {
+		for _, e := range c.Events {
+			if err := encodeLine(w, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
 	return write(dir, SamplesFile, func(w io.Writer) error {
 		for _, row := range c.Rows {
 			if err := writeSamples(w, row.Layer, row.Samples); err != nil {

@@ -111,10 +111,7 @@ func (t *tracer) write(w io.Writer, samples []probe.Sample, offset time.Duration
 	for i := range samples {
 		spans = t.append(spans, &samples[i], offset)
 	}
-	return encodeLine(w, tracesData{[]resourceSpans{{
-		Resource:   resourceOf(t.request, nil),
-		ScopeSpans: []scopeSpans{{Scope: scope{"netemd", version.String()}, Spans: spans}},
-	}}})
+	return encodeLine(w, tracesOf(resourceOf(t.request, nil), spans))
 }
 
 // append adds a call's spans. Each call is a trace of its own.

@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
+	"netemd/internal/experiment"
 	"netemd/probe"
 )
 
@@ -19,6 +21,7 @@ const (
 	MetricsFile     = "metrics.txt"
 	TracesFile      = "otlp-traces.jsonl"
 	OTLPMetricsFile = "otlp-metrics.jsonl"
+	EventsFile      = "events.jsonl"
 )
 
 // ProbeResult is what a probe's document says.
@@ -45,6 +48,15 @@ type Recording struct {
 	recorder *probe.Recorder
 	begun    bool
 	err      error
+
+	// mu guards what events come to.
+	mu      sync.Mutex
+	events  *os.File
+	waiting []experiment.Event // without a file or a time
+	offset  time.Duration
+	windows windows
+	ended   []span // of faults
+	lost    error
 }
 
 // Record prepares a recording in a folder, which is made if it is missing, and tried. What
@@ -80,6 +92,40 @@ func (r *Recording) Begin() {
 	if r.spans, err = os.Create(filepath.Join(r.dir, TracesFile)); err != nil {
 		r.err = errors.Join(r.err, err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events, err = os.Create(filepath.Join(r.dir, EventsFile)); err != nil {
+		r.lost = err
+	}
+}
+
+// AddEvent takes an event of a fault, and is safe beside all others. It is written when its
+// time is known on the samples' clock, with the first of them at the latest.
+func (r *Recording) AddEvent(e experiment.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = append(r.waiting, e)
+	r.writeEvents(false)
+}
+
+// writeEvents writes those that wait; all, also those whose time is not known.
+func (r *Recording) writeEvents(all bool) {
+	if r.events == nil {
+		return
+	}
+	for len(r.waiting) > 0 {
+		e := r.waiting[0].On(r.offset)
+		if e.TimeNS == 0 && !all {
+			return
+		}
+		r.waiting = r.waiting[1:]
+		if r.lost == nil {
+			r.lost = encodeLine(r.events, e)
+		}
+		if s := r.windows.add(e); s != nil {
+			r.ended = append(r.ended, *s)
+		}
+	}
 }
 
 // Begun says that this run's files are in the folder, and no longer another's.
@@ -89,6 +135,10 @@ func (r *Recording) Begun() bool { return r.begun }
 // error, which Finish returns, nothing more is written, but all is still counted.
 func (r *Recording) Add(lines []byte, offset time.Duration) error {
 	r.Begin()
+	r.mu.Lock()
+	r.offset = offset
+	r.writeEvents(false)
+	r.mu.Unlock()
 	var out bytes.Buffer
 	var samples []probe.Sample
 	for line := range bytes.Lines(lines) {
@@ -116,8 +166,9 @@ func (r *Recording) Summary(evidence string) probe.Summary { return r.recorder.S
 // Finish writes the rest, and closes the recording.
 func (r *Recording) Finish(res ProbeResult, now time.Time) error {
 	r.Begin()
-	err := r.err
-	for _, f := range []*os.File{r.samples, r.spans} {
+	r.finishEvents(now)
+	err := errors.Join(r.err, r.lost)
+	for _, f := range []*os.File{r.samples, r.spans, r.events} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}
@@ -130,6 +181,17 @@ func (r *Recording) Finish(res ProbeResult, now time.Time) error {
 		write(r.dir, MetricsFile, func(w io.Writer) error { return r.tally.openMetrics(w, res) }),
 		write(r.dir, OTLPMetricsFile, func(w io.Writer) error { return r.tally.otlp(w, res, now) }),
 	)
+}
+
+// finishEvents writes the rest of the events, and the faults' spans.
+func (r *Recording) finishEvents(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writeEvents(true)
+	spans := append(r.ended, r.windows.rest(now)...)
+	if r.err == nil && len(spans) > 0 {
+		r.err = encodeLine(r.spans, tracesOf(resourceOf(r.tracer.request, nil), spans))
+	}
 }
 
 // encodeLine writes a document in one line.

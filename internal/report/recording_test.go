@@ -149,20 +149,25 @@ func TestRecordingOpenMetrics(t *testing.T) {
 
 var ids = regexp.MustCompile(`"(traceId|spanId|parentSpanId)":"([0-9a-f]*)"`)
 
+// hexIDs makes ids of OTLP's JSON, which are in hex, what protojson reads.
+func hexIDs(t *testing.T, text []byte) []byte {
+	return ids.ReplaceAllFunc(text, func(m []byte) []byte {
+		parts := ids.FindSubmatch(m)
+		id, err := hex.DecodeString(string(parts[2]))
+		if want := map[string]int{"traceId": 16}[string(parts[1])]; err != nil || len(id) != max(want, 8) {
+			t.Errorf("id %s: %v", m, err)
+		}
+		return []byte(`"` + string(parts[1]) + `":"` + base64.StdEncoding.EncodeToString(id) + `"`)
+	})
+}
+
 // TestRecordingOTLP reads the files as OpenTelemetry's messages. Ids are in hex in
 // OTLP's JSON, where protojson wants base64.
 func TestRecordingOTLP(t *testing.T) {
 	dir := recordAll(t)
 	var spans []*tracev1.Span
 	for line := range bytes.Lines(read(t, dir, TracesFile)) {
-		line = ids.ReplaceAllFunc(line, func(m []byte) []byte {
-			parts := ids.FindSubmatch(m)
-			id, err := hex.DecodeString(string(parts[2]))
-			if want := map[string]int{"traceId": 16}[string(parts[1])]; err != nil || len(id) != max(want, 8) {
-				t.Errorf("id %s: %v", m, err)
-			}
-			return []byte(`"` + string(parts[1]) + `":"` + base64.StdEncoding.EncodeToString(id) + `"`)
-		})
+		line = hexIDs(t, line)
 		var d tracev1.TracesData
 		if err := protojson.Unmarshal(line, &d); err != nil {
 			t.Fatal(err)

@@ -107,7 +107,7 @@ func TestComparisonFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if diff := cmp.Diff([]string{PageFile, ResultFile, SamplesFile}, names); diff != "" {
+	if diff := cmp.Diff([]string{EventsFile, PageFile, ResultFile, SamplesFile}, names); diff != "" {
 		t.Error(diff)
 	}
 	var result struct {
