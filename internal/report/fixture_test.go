@@ -37,7 +37,7 @@ func fixture() experiment.Comparison {
 		return ms, cause
 	}
 	c := experiment.Comparison{
-		Target: "pg", Asked: "loss 20% to pg", Kind: probe.KindPostgres, Calls: "a new connection and one prepared query", Kind: probe.KindPostgres, Calls: "a new connection and one prepared query", Engine: fault.EBPF, EngineReason: "this kernel has no sch_netem",
+		Target: "pg", Asked: "loss 20% to pg", Kind: probe.KindPostgres, Calls: "a new connection and one prepared query", Engine: fault.EBPF, EngineReason: "this kernel has no sch_netem",
 		Direction: fault.To, Placement: []string{"egress of server in netem-pg-wire"}, Count: 200, Concurrency: 4,
 		TimeoutMS: 5000, Conclusive: true, Reasons: []string{},
 		Warnings: []string{"seed 7 is not repeated across restarts of the agent"},

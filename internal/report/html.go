@@ -206,34 +206,6 @@ func apart(c experiment.Comparison) string {
 	return fmt.Sprintf(", started %s apart at least", Time(&c.PaceMS))
 }
 
-// made says how the calls of each row were made.
-func made(c experiment.Comparison) string {
-	var parts []string
-	if c.Count > 0 {
-		parts = append(parts, fmt.Sprintf("%d calls for each row", c.Count))
-	} else {
-		parts = append(parts, fmt.Sprintf("Calls for %s for each row", Time(&c.DurationMS)))
-	}
-	if c.Concurrency > 0 {
-		parts = append(parts, fmt.Sprintf("%d at a time", c.Concurrency))
-	} else {
-		parts = append(parts, "each when it is due, whatever the others do")
-	}
-	budget := "within its budget of " + Time(&c.TimeoutMS)
-	if c.Policy != "" {
-		budget = "under the client policy " + c.Policy
-	}
-	return fmt.Sprintf("%s, each %s %s", strings.Join(parts, ", "), c.Calls, budget)
-}
-
-// apart says the pace of a closed loop, where there is one.
-func apart(c experiment.Comparison) string {
-	if c.Concurrency == 0 || c.PaceMS == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", started %s apart at least", Time(&c.PaceMS))
-}
-
 func facts(c experiment.Comparison) [][2]string {
 	out := [][2]string{
 		{"Target", c.Target},
