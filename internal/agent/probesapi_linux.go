@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,7 +41,7 @@ func (s probesServer) Run(m *netemv1.ProbeRequest, stream grpc.ServerStreamingSe
 	defer s.a.probing.name(probeRun{who, m.GetId()}, r.Target, stop)()
 
 	offset := time.Duration(time.Now().UnixNano() - probe.Now())
-	// one message at a time: prober reports and hands out samples under one lock
+	// one message at a time: the prober reports and hands out samples one after the other
 	send := func(m *netemv1.ProbeMessage) {
 		if err := stream.Send(m); err != nil {
 			stop(fmt.Errorf("probe: %w", err))
@@ -57,6 +58,9 @@ func (s probesServer) Run(m *netemv1.ProbeRequest, stream grpc.ServerStreamingSe
 	}
 	result, runErr := s.a.measure(ctx, who, r, c)
 	stopped := context.Cause(ctx)
+	if errors.Is(runErr, prober.ErrTelling) {
+		return runErr // a message is still on its way, and a stream takes one at a time
+	}
 	if runErr != nil && result.Summary.Load == nil {
 		return runErr // nothing was begun
 	}

@@ -55,6 +55,9 @@ func probeWarnings(s probe.Summary) (all []string) {
 	if report.IsOpen(s) && l.MaxInFlight > 0 && l.InFlightMax >= l.MaxInFlight {
 		all = append(all, fmt.Sprintf("%d calls were under way, the most that may be (--max-in-flight): later ones had to wait", l.InFlightMax))
 	}
+	if l.NotStarted > 0 {
+		all = append(all, fmt.Sprintf("%d calls were due and could not begin before the end: they are in no percentile, and would have made the high ones higher", l.NotStarted))
+	}
 	if l.CutOff > 0 {
 		all = append(all, fmt.Sprintf("%d calls were cut off by the run's early end, and are no measurement", l.CutOff))
 	}

@@ -36,7 +36,7 @@ func BenchmarkProber(b *testing.B) {
 		Open: &probe.OpenLoop{Stages: []probe.Stage{{From: 20_000, To: 20_000}}},
 	}}
 	for range b.N {
-		f := newFlow(Config{Order: o, Keep: -1}, probe.Attribution{Longest: 5 * time.Second, Threshold: probe.SlowThreshold})
+		f := newFlow(Config{Order: o, Keep: -1}, probe.Attribution{Longest: 5 * time.Second, Threshold: probe.SlowThreshold}, func(error) {})
 		f.start()
 		e, err := run(b.Context(), "", childName, o, mute, f.take)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"netemd/internal/content"
 	"netemd/internal/evidence"
 	"netemd/probe"
 )
@@ -26,6 +27,7 @@ type flow struct {
 	began     time.Time
 	done      chan struct{}
 	ticks     sync.WaitGroup
+	teller    *teller
 
 	mu       sync.Mutex
 	attr     *probe.Attributor
@@ -41,8 +43,10 @@ type flow struct {
 	err            error
 }
 
-func newFlow(c Config, a probe.Attribution) *flow {
+// newFlow makes one; quit ends the run of a teller that nobody listens to.
+func newFlow(c Config, a probe.Attribution, quit func(error)) *flow {
 	f := &flow{
+		teller: newTeller(c.Sink, c.Report, quit),
 		config: c, began: time.Now(), done: make(chan struct{}), keep: c.Keep,
 		attr:     probe.NewAttributor(a),
 		recorder: probe.NewRecorder(c.Order.Request.Target, c.Layer, a.Threshold),
@@ -54,8 +58,9 @@ func newFlow(c Config, a probe.Attribution) *flow {
 	return f
 }
 
-// start begins to look at the evidence.
+// start begins to look at the evidence, and to tell.
 func (f *flow) start() {
+	go f.teller.run()
 	f.ticks.Go(func() {
 		t := time.NewTicker(drain)
 		defer t.Stop()
@@ -71,8 +76,13 @@ func (f *flow) start() {
 }
 
 // take takes samples as their calls have ended; none when the child only says that it
-// lives.
+// lives. It waits where those that are final are not taken.
 func (f *flow) take(samples []probe.Sample) {
+	f.enter(samples)
+	f.teller.room()
+}
+
+func (f *flow) enter(samples []probe.Sample) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range samples {
@@ -94,9 +104,8 @@ func (f *flow) take(samples []probe.Sample) {
 func (f *flow) report(now time.Time) {
 	f.reported = now
 	f.progress.Elapsed = now.Sub(f.began)
-	if f.config.Report != nil {
-		f.config.Report(f.progress)
-	}
+	told := f.progress
+	f.teller.give(nil, &told)
 }
 
 // tick makes final what ended long enough ago. The time is taken before the evidence, so
@@ -149,8 +158,8 @@ func (f *flow) settle(events []probe.Retransmission, lost uint64, now int64) {
 	default:
 		f.kept = append(f.kept, final...)
 	}
-	if f.config.Sink != nil && len(final) > 0 {
-		f.config.Sink(final)
+	if len(final) > 0 {
+		f.teller.give(final, nil)
 	}
 }
 
@@ -169,13 +178,19 @@ func (f *flow) stop() (lost uint64, err error) {
 		e = errors.Join(e, f.drops.Close())
 	}
 	err = errors.Join(err, e)
+	lost, err = f.last(events, dropped, lost, missed), errors.Join(f.err, err)
+	return lost, errors.Join(err, f.teller.close(lastWait))
+}
+
+// last makes everything final.
+func (f *flow) last(events []probe.Retransmission, dropped []content.Record, lost, missed uint64) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.drainDrops(dropped, missed)
 	f.settle(events, lost, math.MaxInt64)
 	f.progress.P50, f.progress.P99 = f.recorder.Latency()
 	f.report(time.Now())
-	return lost + uint64(f.attr.Dropped()), errors.Join(f.err, err)
+	return lost + uint64(f.attr.Dropped())
 }
 
 // result is what there is at the end.

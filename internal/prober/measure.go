@@ -25,8 +25,10 @@ type Config struct {
 	// Report, when set, is told a few times a second how far the run is, and at its end.
 	Report func(probe.Progress)
 	// Sink, when set, gets every sample once it is final: with its cause, at most a second
-	// after its call's end. While it blocks, the samples wait, and at last the calls do. The
-	// slice is its own.
+	// after its call's end. Report and Sink are called one at a time. While they block,
+	// progress is skipped and samples wait; after 32,768 of them, the calls do, and after
+	// 30 s of that the run ends with ErrDeaf: then Sink gets no more, and the summary has
+	// all. The slice is its own.
 	Sink func([]probe.Sample)
 	// Keep is the most samples that the result has; where there are more, it has none. 0:
 	// probe.DefaultKeep, -1: none.
@@ -45,7 +47,8 @@ type Config struct {
 // retransmissions from the namespaces' counters. Its memory does not grow with the
 // number of calls, but for the samples that are kept.
 //
-// The calls' own failures are results, not errors. With an error the result has
+// The calls' own failures are results, not errors. With ErrTelling, Sink or Report have
+// not come back 10 min after the run's end. With an error the result has
 // what was measured until then. It needs root, or CAP_SYS_ADMIN, CAP_BPF and
 // CAP_PERFMON. Several may run at a time.
 func Measure(ctx context.Context, c Config) (probe.Result, error) {
@@ -93,16 +96,19 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 		_, blind := collector.Neighbours()
 		a.NeighboursTraced = blind == nil
 	}
-	f := newFlow(c, a)
+	ctx, quit := context.WithCancelCause(ctx)
+	defer quit(nil)
+	f := newFlow(c, a, quit)
 	f.env = env
 	if a.Traced {
 		f.collector = collector
 	}
-	if err := f.openDrops(); err != nil {
-		_, stopErr := f.stop()
-		return probe.Result{}, errors.Join(err, stopErr)
-	}
+	opened := f.openDrops()
 	f.start()
+	if opened != nil {
+		_, stopErr := f.stop()
+		return probe.Result{}, errors.Join(opened, stopErr)
+	}
 	ended, runErr := run(ctx, c.ClientNamespace, childName, c.Order, mute, f.take)
 	lost, err := f.stop()
 	runErr = errors.Join(runErr, err)

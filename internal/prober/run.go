@@ -76,9 +76,10 @@ func run(ctx context.Context, namespace, name string, o Order, mute time.Duratio
 	orderErr := json.NewEncoder(p.Stdin).Encode(o)
 	count := 0
 	ended, readErr := read(p.Stdout, func(samples []probe.Sample) {
+		quiet.Stop() // it is not the child that is slow meanwhile
 		count += len(samples)
 		each(samples)
-		quiet.Reset(mute) // after: it is not the child that is slow meanwhile
+		quiet.Reset(mute)
 	})
 	if ended == nil {
 		_ = p.Kill() // it may still be running if its output was not understood

@@ -58,7 +58,11 @@ func Details(s probe.Summary, policy string) (rows [][2]string) {
 		if l.Asked != nil {
 			asked = fmt.Sprintf("%s a second asked for, ", Figure(*l.Asked))
 		}
-		row("open loop", "%s%s made; at most %d under way; began late by %s (p99)", asked, Figure(l.Achieved), l.InFlightMax, Time(l.LagP99))
+		never := ""
+		if l.NotStarted > 0 {
+			never = fmt.Sprintf("; %d never began and are in no percentile", l.NotStarted)
+		}
+		row("open loop", "%s%s made; at most %d under way; began late by %s (p99)%s", asked, Figure(l.Achieved), l.InFlightMax, Time(l.LagP99), never)
 	}
 	if text := Outages(s.Outages); text != "" {
 		row("outage", "%s", text)

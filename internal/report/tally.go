@@ -99,6 +99,9 @@ func counters(s probe.Summary) []counter {
 		{"netemd_probe_slow_calls", "Calls above the threshold, by cause.", by("cause", s.Causes)},
 		{"netemd_probe_retransmissions", "Segments that a kernel sent again during the calls, by cause.", by("cause", s.Retransmissions)},
 	}
+	if IsOpen(s) {
+		all = append(all, counter{"netemd_probe_not_started_calls", "Calls that were due and could not begin before the run's end, which are in nothing else.", []series{{n: s.Load.NotStarted}}})
+	}
 	var events []series
 	for _, policy := range slices.Sorted(maps.Keys(s.Policy)) {
 		for _, x := range by("event", s.Policy[policy]) {
