@@ -199,6 +199,8 @@ type Phase struct {
 
 // The phases of calls, in the order in which they can come.
 const (
+	// PhaseDNS is the look-up of a name, for a Caller that makes one. The probes below this
+	// package have none: they call addresses.
 	PhaseDNS     = "dns"
 	PhaseConnect = "connect"
 	PhaseTLS     = "tls"
