@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"netemd/internal/fault"
 	"netemd/qdisc"
 )
 
@@ -43,6 +44,27 @@ func Apply(t testing.TB, target string, n qdisc.Netem) *Fault {
 func Drop(t testing.TB, target, packets string, count uint32) *Fault {
 	t.Helper()
 	return Inject(t, Spec{Target: target, Rule: Rule{Packets: packets, Count: count}})
+}
+
+// Kill has all processes of a lab's service killed (SIGKILL), and the service started again
+// after down; 0 is when the fault ends. It waits until they are killed. Inject with an Outage
+// has more: several services, again and again by a seed.
+func Kill(t testing.TB, service string, down time.Duration) *Fault {
+	t.Helper()
+	return Inject(t, Spec{Outage: &Outage{Action: fault.Kill, Services: []string{service}, Down: down}})
+}
+
+// Stop has all processes of a lab's service stopped (SIGSTOP), and let go on after down; 0 is
+// when the fault ends. Connections stay open meanwhile, and nothing answers.
+func Stop(t testing.TB, service string, down time.Duration) *Fault {
+	t.Helper()
+	return Inject(t, Spec{Outage: &Outage{Action: fault.Stop, Services: []string{service}, Down: down}})
+}
+
+// Restart has a lab's service stopped by its own way, and started again at once.
+func Restart(t testing.TB, service string) *Fault {
+	t.Helper()
+	return Inject(t, Spec{Outage: &Outage{Action: fault.Restart, Services: []string{service}}})
 }
 
 // Toxic puts toxics on the connections through the target's proxy, Network.Proxy: what a proxy

@@ -23,7 +23,7 @@ const (
 	Both = fault.Both
 )
 
-// Spec is a fault. Exactly one of Netem, Rule and Toxics is given.
+// Spec is a fault. Exactly one of Netem, Rule, Toxics and Outage is given.
 type Spec struct {
 	// Target is a target's name: of the test's own labs first, then of the session's, then
 	// of the agent's; or what else netemctl's --target takes.
@@ -40,6 +40,8 @@ type Spec struct {
 	Rule Rule
 	// Toxics act on the connections through the target's proxy (Network.Proxy).
 	Toxics []ToxicSpec
+	// Outage makes services of labs fail, instead of a Target or a Device.
+	Outage *Outage
 	// Engine is "netem" or "ebpf"; empty takes netem where the kernel has it, unless there is
 	// a Rule.
 	Engine string
@@ -121,6 +123,7 @@ func (s Spec) spec() (fault.Spec, error) {
 	for _, t := range s.Toxics {
 		f.Toxics = append(f.Toxics, t.toxic())
 	}
+	f.Outage = s.Outage
 	if err := errors.Join(errs...); err != nil {
 		return f, err
 	}
@@ -174,3 +177,7 @@ func (t ToxicSpec) toxic() fault.Toxic {
 	}
 	return f
 }
+
+// Outage makes services fail, once or by a timetable that follows from its Seed. A Lab of a test
+// is a copy with a name of its own: say SERVICE alone, or the copy's name.
+type Outage = fault.Outage

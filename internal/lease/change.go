@@ -40,6 +40,9 @@ func (m *Manager) Change(ctx context.Context, id, owner string, token uint64, p 
 		if f.Spec.Schedule != nil {
 			return refuseScheduled(*f)
 		}
+		if f.Spec.Outage != nil {
+			return fmt.Errorf("change: fault %s is an outage of services, which goes by its timetable; clear it and make another", id)
+		}
 		if f.Spec.Packet == nil {
 			return fmt.Errorf("change: fault %s is a stream fault; clear it and apply another", id)
 		}

@@ -144,6 +144,9 @@ func conflict(h, other *held) error {
 			return fmt.Errorf("%w: '%s' is done by %s already; 'netemctl packets %s' shows what it did, 'netemctl clear %s' ends it", fault.ErrConflict,
 				rule[0], other.describe(), other.fault.ID, other.fault.ID)
 		}
+		if names := sameServices(h.fault.Spec, other.fault.Spec); len(names) > 0 {
+			return fmt.Errorf("%w: %s is made to fail by %s already; 'netemctl clear %s' ends it", fault.ErrConflict, strings.Join(names, ", "), other.describe(), other.fault.ID)
+		}
 		if fields := sameFields(h, other); len(fields) > 0 {
 			return fmt.Errorf("%w: %s is set by %s already; 'netemctl change %s' alters it, 'netemctl clear %s' ends it", fault.ErrConflict,
 				strings.Join(fields, ", "), other.describe(), other.fault.ID, other.fault.ID)
@@ -187,7 +190,7 @@ func sharesSlot(a, b *held) bool {
 
 // sameFields names what both a and b set at one of their places, at any time.
 func sameFields(a, b *held) []string {
-	fields := sameServices(a.fault.Spec, b.fault.Spec)
+	var fields []string
 	if a.fault.Spec.Packet != nil && b.fault.Spec.Packet != nil {
 		for _, s := range a.slots {
 			for _, o := range b.slots {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"netemd/internal/failpoint"
 	"netemd/internal/fault"
 	"netemd/qdisc"
 )
@@ -87,7 +86,6 @@ func (m *Manager) setOutage(ctx context.Context, h *held, s slot, on []fault.Fau
 // outageTold takes over what happened to a service of h, and tells the watchers. What happens
 // before the fault is told as applied waits for that.
 func (m *Manager) outageTold(h *held, kind string, r fault.OutageRun) {
-	failpoint.At("lease.outage." + kind)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	run := fault.OutageRun{}

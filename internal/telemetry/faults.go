@@ -10,18 +10,21 @@ import (
 	"netemd/internal/version"
 )
 
-// carrier is what faults are told apart by: five pairs at most, whatever is asked for.
+// carrier is what faults are told apart by: a handful of pairs, whatever is asked for.
 type carrier struct{ engine, kind string }
 
 // carriers are those that exist; each is shown from the beginning, since a rate needs one.
 var carriers = []carrier{
 	{string(fault.Netem), "packet"}, {string(fault.EBPF), "packet"}, {string(fault.EBPF), "content"}, {string(fault.Stream), "stream"},
+	{string(fault.Process), "outage"},
 }
 
 func carrierOf(f fault.Fault) carrier {
 	switch {
 	case f.Spec.Content != nil:
 		return carrier{string(f.Engine), "content"}
+	case f.Spec.Outage != nil:
+		return carrier{string(f.Engine), "outage"}
 	case len(f.Spec.Toxics) > 0:
 		return carrier{string(f.Engine), "stream"}
 	}

@@ -80,13 +80,13 @@ func (k *keeper) refuse(by *caller, c Call, why string) {
 // strike begins an outage.
 func (k *keeper) strike(by *caller, c Call) {
 	o := &outage{by: by, number: c.Number, what: c.Do, down: time.Duration(c.DownNS)}
-	if o.down > 0 {
-		o.back = time.Now().Add(o.down)
-	}
 	k.outage = o
 	k.state.Outage = o.what
 	k.remember() // before anything is done: who adopts the service after a crash must know
 	down := k.news(c.Number, Down)
+	if o.down > 0 && o.what != Restart {
+		o.back = time.Now().Add(o.down)
+	}
 	switch o.what {
 	case Kill:
 		k.log.Say("%s: killed", k.order.Name)
@@ -94,7 +94,6 @@ func (k *keeper) strike(by *caller, c Call) {
 		k.step()
 	case Restart:
 		k.log.Say("%s: stopped, to be started again", k.order.Name)
-		o.back = time.Time{}
 		k.steps = k.order.steps()
 		k.step()
 	case Stop:
