@@ -51,6 +51,13 @@ func TestGolden(t *testing.T) {
 			"policy --help", "policy example", "policy example breaker", "policy example breakr", "policy example a b", "policy check everything", "policy check none", "policy check everything -o json",
 			"policy check naive-retry", "policy check full-jitter", "policy check hedge", "policy check ./testdata/bad-policy.yaml", "policy check ./testdata/no-policy.yaml", "policy check braker", "policy check", "policy",
 		}},
+		{name: "process", world: world{agent: &fakeAgent{}}, lines: []string{
+			"process --help", "process kill --help", "process restart --help",
+			"process kill pg/postgres --dry-run", "process kill web/a web/b web/c --every 1.5s --jitter 20% --count 8 --seed 7 --dry-run", "process stop web/a --every 1s --down 300ms --dry-run", "process restart web/a web/b --every 5s --count 2 --dry-run -o json",
+			"process stop pg/postgres --down 0s", "list", "show f1", "show f1 -o json", "process kill web/a -- true",
+			"process kill", "process kill web/a/b", "process kill web/a web/a", "process kill web/a --count 3", "process kill web/a --every 1s --down 2s", "process kill web/a --every 1s --down 0s", "process kill web/a --at-most 2",
+			"process kill web/a --jitter 60% --every 1s", "process kil web/a", "process kill web/a -o json -- true",
+		}},
 		{name: "schedule", world: world{agent: &fakeAgent{}}, lines: []string{
 			"apply --schedule testdata/brownout.yaml --target pg --dry-run", "apply --schedule testdata/brownout.yaml --seed 4 --target pg --dry-run", "apply --schedule testdata/short.yaml --target pg --dry-run -o json", "apply --schedule testdata/flaps.yaml --target pg --dry-run",
 			"apply --schedule testdata/short.yaml --target pg", "list", "show f1", "show f1 -o json", "apply --schedule testdata/short.yaml --target pg -- true",
