@@ -36,7 +36,10 @@ func (a *Agent) resolveSpec(ctx context.Context, s fault.Spec) (target.Target, e
 			return t, stream.ErrSeed(x)
 		}
 	}
-	return t, a.mayCall(ctx, s, *t.Toxiproxy)
+	p := *t.Toxiproxy
+	p.Loopback = reachesLoopback(s)
+	t.Toxiproxy = &p
+	return t, a.mayCall(ctx, s, p)
 }
 
 func (a *Agent) aimedAt(ctx context.Context, s fault.Spec) (target.Target, error) {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"netemd/internal/engine/stream"
 	"netemd/internal/fault"
@@ -24,7 +25,7 @@ import (
 func (a *Agent) mayCall(ctx context.Context, s fault.Spec, p target.Toxiproxy) error {
 	allow := a.cfg.Settings.Toxiproxy
 	owner := s.Whose()
-	root, here := owner == "" || owner == "uid:0", owner == "" || strings.HasPrefix(owner, "uid:")
+	root := owner == "" || owner == "uid:0"
 	if file, ok := strings.CutPrefix(p.API, "unix:"); ok {
 		if root || slices.Contains(allow.Allow, file) {
 			return nil
@@ -40,11 +41,17 @@ func (a *Agent) mayCall(ctx context.Context, s fault.Spec, p target.Toxiproxy) e
 		case allow.Covers(at):
 		case !at.IsLoopback():
 			return notAllowed(p, at.String()+" is no loopback address", at.String())
-		case !here:
+		case !reachesLoopback(s):
 			return notAllowed(p, "a client with a certificate has no loopback address called", at.String())
 		}
 	}
 	return nil
+}
+
+// reachesLoopback reports whether who asked for a fault is a user of this host.
+func reachesLoopback(s fault.Spec) bool {
+	owner := s.Whose()
+	return owner == "" || strings.HasPrefix(owner, "uid:")
 }
 
 func notAllowed(p target.Toxiproxy, why, entry string) error {
@@ -69,6 +76,7 @@ func apiAddresses(ctx context.Context, api string) ([]netip.Addr, error) {
 // journal says, and returns what it did in words.
 func sweepToxiproxies(ctx context.Context, cfg Config, open []journal.Entry) (done []string, err error) {
 	disabled := map[string][]string{} // proxies, by the API
+	loopback := map[string]bool{}     // who asked may reach it
 	for _, e := range open {
 		d, err := target.Parse(e.Fault.Spec.Target)
 		if e.Fault.Proxy != "" { // called by a name
@@ -79,6 +87,7 @@ func sweepToxiproxies(ctx context.Context, cfg Config, open []journal.Entry) (do
 			continue
 		}
 		down := slices.ContainsFunc(e.Fault.Spec.Toxics, func(t fault.Toxic) bool { return t.Kind == fault.Down })
+		loopback[p.API] = loopback[p.API] || reachesLoopback(e.Fault.Spec)
 		if disabled[p.API] == nil {
 			disabled[p.API] = []string{}
 		}
@@ -88,10 +97,17 @@ func sweepToxiproxies(ctx context.Context, cfg Config, open []journal.Entry) (do
 	}
 	remote, _ := stream.NewRemote(cfg.StateDir, cfg.Settings.Toxiproxy.Prefixes())
 	var errs []error
+	var mu sync.Mutex
+	var wait sync.WaitGroup // at the same time: one that hangs holds up no other
 	for api, names := range disabled {
-		d, err := remote.Sweep(ctx, api, names)
-		done, errs = append(done, d...), append(errs, err)
+		wait.Go(func() {
+			d, err := remote.Sweep(ctx, target.Toxiproxy{API: api, Loopback: loopback[api]}, names)
+			mu.Lock()
+			defer mu.Unlock()
+			done, errs = append(done, d...), append(errs, err)
+		})
 	}
+	wait.Wait()
 	slices.Sort(done)
 	return done, errors.Join(errs...)
 }

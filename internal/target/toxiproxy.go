@@ -22,6 +22,15 @@ type Toxiproxy struct {
 	// Listen is the address and port at which it listens, Upstream the host and port to
 	// which it forwards.
 	Listen, Upstream string
+	// Loopback says that a name of the API may be one of a loopback address when it is
+	// connected to: who asked may reach that himself. The agent sets it; no text has it.
+	Loopback bool
+}
+
+// Literal reports whether the API is at an address, which cannot turn into another one.
+func (t Toxiproxy) Literal() bool {
+	_, err := netip.ParseAddrPort(t.API)
+	return err == nil
 }
 
 // DefaultToxiproxyPort is where a Toxiproxy's API listens unless it is told otherwise

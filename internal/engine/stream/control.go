@@ -56,6 +56,9 @@ func (e *StuckError) Is(target error) bool { return target == ErrStuck }
 // Unwrap returns what went wrong in the recovery.
 func (e *StuckError) Unwrap() error { return e.Recovery }
 
+// maxAnswer bounds what an API may say, in bytes: some ten thousand proxies with toxics.
+const maxAnswer = 16 << 20
+
 // control speaks HTTP over one proxy's API socket. Toxiproxy's own client cannot:
 // it takes no transport, and it does not end a call with its context.
 type control struct {
@@ -108,10 +111,12 @@ func (c control) do(ctx context.Context, method, path string, in, out any) error
 		return err
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
 		return err
+	case len(answer) > maxAnswer:
+		return fmt.Errorf("the answer has more than %d MiB, which is the most", maxAnswer>>20)
 	case response.StatusCode >= 300:
 		return refusal(response.StatusCode, answer)
 	case out == nil:

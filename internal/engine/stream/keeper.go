@@ -156,23 +156,27 @@ func keeperMain(args []string) int {
 	return 0
 }
 
-// reachOf allows loopback and the prefixes of a list.
-func reachOf(list string) func(netip.AddrPort) error {
+// reachOf allows the prefixes of a list, and loopback where that was written or where who
+// asked may reach it himself: a name that was allowed for another address may turn to it later.
+func reachOf(list string) func(target.Toxiproxy, netip.AddrPort) error {
 	var allow []netip.Prefix
 	for s := range strings.SplitSeq(list, ",") {
 		if p, err := netip.ParsePrefix(s); err == nil {
 			allow = append(allow, p)
 		}
 	}
-	return func(at netip.AddrPort) error {
+	return func(of target.Toxiproxy, at netip.AddrPort) error {
 		addr := at.Addr().Unmap()
 		for _, p := range allow {
 			if p.Contains(addr) {
 				return nil
 			}
 		}
-		if addr.IsLoopback() {
+		if addr.IsLoopback() && (of.Loopback || of.Literal()) {
 			return nil
+		}
+		if addr.IsLoopback() {
+			return fmt.Errorf("%s: %s is a loopback address by now, which is not allowed by the configuration (toxiproxy: allow)", of.API, at)
 		}
 		return fmt.Errorf("%s is neither a loopback address nor allowed by the configuration (toxiproxy: allow)", at)
 	}
@@ -192,6 +196,8 @@ func keep(r *Remote, from io.Reader) error {
 		}
 	}()
 	charges := map[string]charge{}
+	var wait sync.WaitGroup // for those that are being taken away: one that hangs holds up no other
+	defer wait.Wait()
 	for {
 		next := time.Hour
 		for _, c := range charges {
@@ -208,15 +214,16 @@ func keep(r *Remote, from io.Reader) error {
 				delete(charges, c.Proxy.String())
 			}
 		case <-wake.C:
-			due := map[string]charge{}
 			for text, c := range charges {
-				if time.Until(c.deadline.Add(lateness)) <= 0 {
-					due[text] = c
-					delete(charges, text)
+				if time.Until(c.deadline.Add(lateness)) > 0 {
+					continue
 				}
-			}
-			if err := r.discharge(due); err != nil {
-				fmt.Fprintln(os.Stderr, "toxic keeper:", err)
+				delete(charges, text)
+				wait.Go(func() {
+					if err := r.discharge(map[string]charge{text: c}); err != nil {
+						fmt.Fprintln(os.Stderr, "toxic keeper:", err)
+					}
+				})
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -41,9 +42,9 @@ type Remote struct {
 	Life string
 	// Limit of every call; 0 means DefaultLimit.
 	Limit time.Duration
-	// Reach decides about an address of the API as it is connected to; nil allows
+	// Reach decides about an address of a proxy's API as it is connected to; nil allows
 	// loopback alone. The addresses of names are asked for one by one.
-	Reach func(netip.AddrPort) error
+	Reach func(target.Toxiproxy, netip.AddrPort) error
 	// Watch is told what is to be taken away by whom, should this process end or its
 	// deadline pass: before the first change, and with a zero deadline when nothing is
 	// left. Nil is nobody.
@@ -88,13 +89,13 @@ func (r *Remote) control(p target.Toxiproxy) control {
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	return control{socket: p.API, limit: limit, connect: func(ctx context.Context) (net.Conn, error) { return r.dial(ctx, p.API) }}
+	return control{socket: p.API, limit: limit, connect: func(ctx context.Context) (net.Conn, error) { return r.dial(ctx, p) }}
 }
 
 // dial connects to an API. The decision is about the address that is connected to, so that a
 // name which turns round between two look-ups leads nowhere else.
-func (r *Remote) dial(ctx context.Context, api string) (net.Conn, error) {
-	if file, ok := strings.CutPrefix(api, "unix:"); ok {
+func (r *Remote) dial(ctx context.Context, p target.Toxiproxy) (net.Conn, error) {
+	if file, ok := strings.CutPrefix(p.API, "unix:"); ok {
 		return (&net.Dialer{}).DialContext(ctx, "unix", file)
 	}
 	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
@@ -103,13 +104,13 @@ func (r *Remote) dial(ctx context.Context, api string) (net.Conn, error) {
 		case err != nil:
 			return err
 		case r.Reach != nil:
-			return r.Reach(at)
+			return r.Reach(p, at)
 		case !at.Addr().Unmap().IsLoopback():
 			return fmt.Errorf("%s is no loopback address", at)
 		}
 		return nil
 	}}
-	return d.DialContext(ctx, "tcp", api)
+	return d.DialContext(ctx, "tcp", p.API)
 }
 
 // wireProxy is a proxy as Toxiproxy's API has it.
@@ -126,48 +127,80 @@ type wireProxy struct {
 func (r *Remote) proxies(ctx context.Context, p target.Toxiproxy) (map[string]wireProxy, error) {
 	var all map[string]wireProxy
 	err := r.control(p).call(ctx, "GET", "/proxies", nil, &all)
-	syntax, typed := (*json.SyntaxError)(nil), (*json.UnmarshalTypeError)(nil)
-	if e, ok := errors.AsType[*statusError](err); ok {
-		return nil, fmt.Errorf("%s is no Toxiproxy: GET /proxies answers %d %s", p.API, e.status, http.StatusText(e.status))
+	if err := foreignAnswer(p, "/proxies", err); err != nil {
+		return nil, err
 	}
-	if errors.As(err, &syntax) || errors.As(err, &typed) || err == nil && all == nil {
-		return nil, fmt.Errorf("%s is no Toxiproxy: GET /proxies answers something else", p.API)
+	if err == nil && all == nil {
+		return nil, noToxiproxy(p, "/proxies", "answers something else")
 	}
 	for name, one := range all {
 		if one.Name != name || one.Upstream == "" {
-			return nil, fmt.Errorf("%s is no Toxiproxy: GET /proxies answers something else", p.API)
+			return nil, noToxiproxy(p, "/proxies", "answers something else")
 		}
 	}
 	return all, err
 }
 
-// find is the proxy as it is now. The error matches fs.ErrNotExist where it, or the whole
-// Toxiproxy, is not there.
-func (r *Remote) find(ctx context.Context, p target.Toxiproxy) (wireProxy, error) {
-	all, err := r.proxies(ctx, p)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return wireProxy{}, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+func noToxiproxy(p target.Toxiproxy, path, how string) error {
+	return fmt.Errorf("%s is no Toxiproxy: GET %s %s", p.API, path, how)
+}
+
+// foreignAnswer is for an error with words of who answered, which it leaves out; else nil.
+func foreignAnswer(p target.Toxiproxy, path string, err error) error {
+	syntax, typed := (*json.SyntaxError)(nil), (*json.UnmarshalTypeError)(nil)
+	if e, ok := errors.AsType[*statusError](err); ok {
+		return noToxiproxy(p, path, fmt.Sprintf("answers %d %s", e.status, http.StatusText(e.status)))
 	}
-	if err != nil {
+	if errors.As(err, &syntax) || errors.As(err, &typed) {
+		return noToxiproxy(p, path, "answers something else")
+	}
+	return nil
+}
+
+// find is the proxy as it is now, and asks for it alone: there may be thousands. The error
+// matches fs.ErrNotExist where it, or the whole Toxiproxy, is not there.
+func (r *Remote) find(ctx context.Context, p target.Toxiproxy) (wireProxy, error) {
+	var one wireProxy
+	err := r.control(p).call(ctx, "GET", r.path(p), nil, &one)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return wireProxy{}, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	case answered(err, http.StatusNotFound):
+		return wireProxy{}, r.notThere(ctx, p)
+	}
+	if err := foreignAnswer(p, r.path(p), err); err != nil {
 		return wireProxy{}, err
 	}
-	if found, ok := all[r.name(p)]; ok {
-		return found, nil
+	if err == nil && (one.Name != r.name(p) || one.Upstream == "") {
+		return wireProxy{}, noToxiproxy(p, r.path(p), "answers something else")
+	}
+	return one, err
+}
+
+// notThere says what a Toxiproxy has instead of p, once it is known to be one.
+func (r *Remote) notThere(ctx context.Context, p target.Toxiproxy) error {
+	all, err := r.proxies(ctx, p)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	if err != nil {
+		return err
 	}
 	if p.Name == "" {
-		return wireProxy{}, fmt.Errorf("the Toxiproxy at %s has lost the proxy %s that was made there: %w", p.API, r.name(p), fs.ErrNotExist)
+		return fmt.Errorf("the Toxiproxy at %s has lost the proxy %s that was made there: %w", p.API, r.name(p), fs.ErrNotExist)
 	}
-	names := []string{}
-	for name := range all {
-		names = append(names, name)
+	names := slices.Sorted(maps.Keys(all))
+	there := "it has none"
+	if n := len(names); n > mostNames {
+		there = fmt.Sprintf("it has %d, such as %s", n, strings.Join(names[:mostNames], ", "))
+	} else if n > 0 {
+		there = "it has " + strings.Join(names, ", ")
 	}
-	slices.Sort(names)
-	there := "it has " + strings.Join(names, ", ")
-	if len(names) == 0 {
-		there = "it has none"
-	}
-	return wireProxy{}, fmt.Errorf("the Toxiproxy at %s has no proxy %q, %s: %w", p.API, p.Name, there, fs.ErrNotExist)
+	return fmt.Errorf("the Toxiproxy at %s has no proxy %q, %s: %w", p.API, p.Name, there, fs.ErrNotExist)
 }
+
+// mostNames are as many as an error names.
+const mostNames = 20
 
 // ours are the toxics of w that bear the mark.
 func ours(w wireProxy, mark string) []wireToxic {

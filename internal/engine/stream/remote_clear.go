@@ -19,6 +19,9 @@ import (
 // unstuckTime is how long the API of a proxy that was disabled may take to answer again.
 const unstuckTime = time.Second
 
+// sweepTime bounds a sweep of one API.
+const sweepTime = 30 * time.Second
+
 // Clear takes away what the agent made on p, and enables p again where a Down of the agent's
 // disabled it. What is gone, be it the proxy or the whole Toxiproxy, needs nothing.
 //
@@ -105,11 +108,16 @@ func (r *Remote) unstick(ctx context.Context, p target.Toxiproxy, mark string, e
 	return stuck
 }
 
-// Sweep takes away everything of the agent's at that API, for after its death: toxics and
+// Sweep takes away everything of the agent's at the API of at, for after its death: toxics and
 // proxies that bear the Tag, in every proxy there. Proxies in disabled, by their names, are
 // enabled again. It returns what it did, in words. A Toxiproxy that is gone needs nothing.
-func (r *Remote) Sweep(ctx context.Context, api string, disabled []string) (done []string, err error) {
-	all, err := r.proxies(ctx, target.Toxiproxy{API: api})
+//
+// It takes no longer than sweepTime; what is left then is told as an error.
+func (r *Remote) Sweep(ctx context.Context, at target.Toxiproxy, disabled []string) (done []string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, sweepTime, fmt.Errorf("the Toxiproxy at %s took longer than %v", at.API, sweepTime))
+	defer cancel()
+	api := at.API
+	all, err := r.proxies(ctx, at)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -118,7 +126,7 @@ func (r *Remote) Sweep(ctx context.Context, api string, disabled []string) (done
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		p := target.Toxiproxy{API: api, Name: name}
+		p := target.Toxiproxy{API: api, Name: name, Loopback: at.Loopback}
 		at := "proxy " + name + " of the Toxiproxy at " + api
 		switch enable := slices.Contains(disabled, name) && !all[name].Enabled; {
 		case strings.HasPrefix(name, r.Tag+"-"):

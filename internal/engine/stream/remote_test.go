@@ -241,7 +241,7 @@ func TestRemoteRefuses(t *testing.T) {
 		"disabled":         {target.Toxiproxy{API: f.api, Name: "redis"}, "is disabled, by somebody else", fault.ErrConflict},
 		"no such proxy":    {target.Toxiproxy{API: f.api, Name: "rediss"}, "it has redis", fs.ErrNotExist},
 		"nobody there":     {target.Toxiproxy{API: freeAddress(t), Name: "redis"}, "connection refused", fs.ErrNotExist},
-		"no Toxiproxy":     {target.Toxiproxy{API: host(secret), Name: "redis"}, "is no Toxiproxy: GET /proxies answers 418", nil},
+		"no Toxiproxy":     {target.Toxiproxy{API: host(secret), Name: "redis"}, "is no Toxiproxy: GET /proxies/redis answers 418", nil},
 		"no Toxiproxy too": {target.Toxiproxy{API: host(other), Name: "redis"}, "is no Toxiproxy", nil},
 		"not loopback":     {target.Toxiproxy{API: "192.0.2.1:8474", Name: "redis"}, "no loopback address", nil},
 	} {
@@ -274,12 +274,12 @@ func TestRemoteSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	done, err := (&Remote{Tag: "netemd-test"}).Sweep(t.Context(), f.api, []string{"pg"})
+	done, err := (&Remote{Tag: "netemd-test"}).Sweep(t.Context(), target.Toxiproxy{API: f.api}, []string{"pg"})
 	if err != nil || len(done) != 5 {
 		t.Errorf("%q, %v; want five things", done, err)
 	}
 	sameState(t, "after the sweep", before, f.state(t))
-	if done, err := dead.Sweep(t.Context(), freeAddress(t), nil); err != nil || len(done) > 0 {
+	if done, err := dead.Sweep(t.Context(), target.Toxiproxy{API: freeAddress(t)}, nil); err != nil || len(done) > 0 {
 		t.Errorf("a Toxiproxy that is gone: %q, %v", done, err)
 	}
 }
