@@ -132,7 +132,7 @@ type TCPOptions struct {
 // UDPOptions say what a call of the kind udp is: one numbered packet to an echo
 // server, which stamps it.
 type UDPOptions struct {
-	// Bytes of payload, 48..65,000; default 64.
+	// Bytes of payload, 52..65,000; default 64.
 	Bytes int
 }
 

@@ -106,7 +106,7 @@ func TestRequestValidate(t *testing.T) {
 		{"tcp echo", Request{Kind: "tcp", TCP: TCPOptions{Mode: "echo", Bytes: 1, Keep: true}}, ""},
 		{"tcp mode", Request{Kind: "tcp", TCP: TCPOptions{Mode: "x"}}, "mode \"x\": want connect, echo, bulk or download\nbytes \"0\": want a number from 1 to 1073741824"},
 		{"tcp connect", Request{Kind: "tcp", TCP: TCPOptions{Bytes: 1, Keep: true}}, "bytes \"1\": want none with mode connect\nkeep \"true\": want false with mode connect, which makes a connection each time"},
-		{"udp", Request{Kind: "udp", UDP: UDPOptions{Bytes: 47}}, `bytes "47": want a number from 48 to 65000`},
+		{"udp", Request{Kind: "udp", UDP: UDPOptions{Bytes: 51}}, `bytes "51": want a number from 52 to 65000`},
 		{"http", Request{Kind: "http", HTTP: HTTPOptions{Version: "2", Method: "POST", Path: "/a?b=c", Bytes: 64 << 20, Keep: true, ReadTimeout: s, TLS: true}}, ""},
 		{"http version", Request{Kind: "http", HTTP: HTTPOptions{Version: "3"}}, `version "3": want 1.1 or 2`},
 		{"http method", Request{Kind: "http", HTTP: HTTPOptions{Method: "GE T"}}, `method "GE T": want a method, such as GET`},

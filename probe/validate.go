@@ -138,7 +138,7 @@ func (v *validation) kind(r Request) {
 	case KindTCP:
 		v.tcp(r.TCP)
 	case KindUDP:
-		v.number("bytes", r.UDP.Bytes, 48, 65_000)
+		v.number("bytes", r.UDP.Bytes, 52, 65_000)
 	case KindHTTP:
 		v.http(r.HTTP)
 	case KindGRPC:

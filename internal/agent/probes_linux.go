@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"netemd/internal/engine/ebpf"
 	"netemd/internal/fault"
@@ -150,10 +151,21 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 
 // withinLimits refuses a load above what the configuration allows.
 func (a *Agent) withinLimits(r probe.Request) error {
+	l := a.cfg.Settings.Limits
 	if r.Open == nil {
+		r = r.WithDefaults()
+		if r.Concurrency > l.ProbeInFlight {
+			return &probe.RequestError{
+				Field: "concurrency", Value: strconv.Itoa(r.Concurrency), Want: fmt.Sprintf("at most %d calls at a time here (limits.probe_in_flight)", l.ProbeInFlight),
+			}
+		}
+		if least := time.Second / time.Duration(l.ProbeRate); max(r.Pace, 0) < least && l.ProbeRate < probe.MaxRate {
+			return &probe.RequestError{
+				Field: "pace", Value: max(r.Pace, 0).String(), Want: fmt.Sprintf("at least %v here, which is %d calls per second (limits.probe_rate)", least, l.ProbeRate),
+			}
+		}
 		return nil
 	}
-	l := a.cfg.Settings.Limits
 	if r.Open.MaxInFlight > l.ProbeInFlight {
 		return &probe.RequestError{
 			Field: "max_in_flight", Value: strconv.Itoa(r.Open.MaxInFlight), Want: fmt.Sprintf("at most %d calls here (limits.probe_in_flight)", l.ProbeInFlight),

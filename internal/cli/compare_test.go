@@ -68,7 +68,7 @@ func TestComparedCallsRefused(t *testing.T) {
 		"--path /x":                 "--path is of http, and the calls are of pg",
 		"--probe http --mode query": "--mode is of pg, tcp or grpc, and the calls are of http",
 		"--probe tcp --mode query":  "--mode \"query\": want connect, echo, bulk or download",
-		"--probe udp --bytes 10B":   "--bytes \"10B\": want an amount from 48B",
+		"--probe udp --bytes 10B":   "--bytes \"10B\": want an amount from 52B",
 		"--rate 50":                 "--rate \"50\"",
 		"--rate 0/s":                "calls a second above 0",
 		"--rate 5/s --pace 1s":      "of a closed loop",

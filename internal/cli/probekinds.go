@@ -14,7 +14,7 @@ import (
 // The upper bounds of the kinds' sizes; probe.Request says them.
 const (
 	maxTCPBytes     = 1 << 30
-	minUDPBytes     = 48
+	minUDPBytes     = 52
 	maxUDPBytes     = 65_000
 	maxHTTPBytes    = 64 << 20
 	maxGRPCBytes    = 4 << 20

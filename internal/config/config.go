@@ -122,9 +122,10 @@ type Limits struct {
 	Labs int `yaml:"labs"`
 	// ProbesPerOwner run at once; default 4, at most 64.
 	ProbesPerOwner int `yaml:"probes_per_owner"`
-	// ProbeRate is the highest rate of a probe's open loop, in calls a second, and
-	// ProbeInFlight the most calls that one may have under way; both default and at most
-	// 100000.
+	// ProbeRate is the highest rate of a probe, in calls a second, and ProbeInFlight the
+	// most calls that one may have under way; both default and at most 100000. They bound
+	// the pace and the concurrency of closed loops, too, but with a ProbeRate of 100000 a
+	// closed loop needs no pace.
 	ProbeRate     int `yaml:"probe_rate"`
 	ProbeInFlight int `yaml:"probe_in_flight"`
 	// Followers are the streams that wait for what comes, of all peers: watches and followed

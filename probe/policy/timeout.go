@@ -41,7 +41,7 @@ func (k *Client) callTimeout(inner next) next {
 		defer cancel()
 		c.deadline, _ = bounded.Deadline()
 		o := inner(bounded, c)
-		if o.class == probe.OK || !ranOut(bounded, ctx) {
+		if o.class == probe.OK || !ranOut(bounded, ctx) || c.hadEnded(o) {
 			return o
 		}
 		c.event(probe.PolicyEvent{TimeNS: c.ends, Policy: ofTimeout, Event: fired, DelayNS: int64(limit), Detail: "call"})
@@ -66,6 +66,23 @@ func (k *Client) attemptTimeout(inner next) next {
 		o.class = probe.Timeout
 		return o
 	}
+}
+
+// hadEnded reports that an outcome is an attempt's own, which had ended before the call's
+// timeout, and that nothing was waited for after it but that the client parted from its
+// peer, which may take 0.1 s.
+func (c *call) hadEnded(o outcome) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.attempt == 0 || o.attempt < len(c.attempts) || o.class != c.attempts[o.attempt-1].Class || c.attempts[o.attempt-1].EndNS >= c.ends {
+		return false
+	}
+	for _, e := range c.events {
+		if e.Policy == ofRetry && e.Event == scheduled && e.Attempt > o.attempt {
+			return false
+		}
+	}
+	return true
 }
 
 // ranOut reports that the deadline of ctx has passed, and is its own and not the outer

@@ -17,6 +17,8 @@ import (
 type peer struct {
 	clock Clock
 
+	parting time.Duration // from a call's end to its return
+
 	mu        sync.Mutex
 	answers   []string
 	attempts  []attempted
@@ -67,6 +69,7 @@ func (p *peer) Call(ctx context.Context, seq int) probe.Sample {
 		s.PushbackNS = int64(least)
 	}
 	s.EndNS = p.clock.Now()
+	rest(context.Background(), p.clock, p.parting)
 	return s
 }
 

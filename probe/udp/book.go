@@ -17,15 +17,29 @@ type book struct {
 	numbers, arrivals window
 	latest            uint32
 	last              Packet
+	// of the lives of the server before the one of last, as far as its answers say
+	before struct{ arrived, distinct uint32 }
+}
+
+// follow goes over to another life of the server: its counts begin anew. An answer of an
+// earlier life that comes after one of a later life is told by nothing, and is an answer
+// of a life of its own; that needs a restart within the time that a packet is on its way.
+func (b *book) follow(p Packet) {
+	if b.last.Kind != 0 && p.Life != b.last.Life {
+		b.before.arrived += b.last.Arrival
+		b.before.distinct += b.last.Distinct
+		b.arrivals, b.latest, b.last = window{}, 0, Packet{}
+	}
 }
 
 // enter takes an answer; first is false for what has been here before.
 func (b *book) enter(p Packet, now int64, wanted bool) (d probe.Datagram, first bool) {
+	b.follow(p)
 	if !b.arrivals.add(p.Arrival) {
 		b.backTwice++
 		return d, false
 	}
-	if int32(p.Arrival-b.last.Arrival) > 0 {
+	if b.last.Kind == 0 || int32(p.Arrival-b.last.Arrival) > 0 {
 		b.last = p
 	}
 	d.Arrival, d.HeldNS = p.Arrival, p.ReturnedNS-p.ReceivedNS
@@ -101,9 +115,14 @@ func (b *book) sum(server Packet, told bool) probe.Datagrams {
 		Sent: b.sent, Answered: b.answered, Late: b.late, Lost: b.sent - b.answered - b.late,
 		DuplicatesBack: b.backTwice, ReorderedThere: b.there, ReorderedBack: b.back, OneClock: b.oneClock,
 	}
+	if b.last.Kind != 0 && told && server.Life != b.last.Life { // it began anew after its last answer
+		b.follow(server)
+	}
 	if !told {
 		server = b.last
 	}
+	server.Arrival += b.before.arrived
+	server.Distinct += b.before.distinct
 	d.DuplicatesThere = int(server.Arrival - server.Distinct)
 	d.LostBack = min(max(int(int32(server.Distinct-uint32(b.answered+b.late))), 0), d.Lost) // counters go round
 	if told {

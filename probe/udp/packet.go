@@ -7,7 +7,7 @@ import (
 
 // MinBytes is the length of a Packet in bytes; what is longer is padding, up to MaxBytes.
 const (
-	MinBytes = 48
+	MinBytes = 52
 	MaxBytes = 65_000
 )
 
@@ -42,6 +42,9 @@ type Packet struct {
 	Distinct uint32
 	// Clock names the sender's clock, see ClockName.
 	Clock uint32
+	// Life names the life of the server, which draws it at its start: a later one counts
+	// from 1 again. 0: a question.
+	Life uint32
 	// SentNS is the client's clock, ReceivedNS and ReturnedNS the server's.
 	SentNS     int64
 	ReceivedNS int64
@@ -54,11 +57,11 @@ var errNotOurs = errors.New("udp: not a packet of this probe")
 func (p Packet) Put(b []byte) {
 	copy(b, magic)
 	b[3] = byte(p.Kind)
-	for i, v := range []uint32{p.Session, p.Seq, p.Arrival, p.Distinct, p.Clock} {
+	for i, v := range []uint32{p.Session, p.Seq, p.Arrival, p.Distinct, p.Clock, p.Life} {
 		binary.BigEndian.PutUint32(b[4+4*i:], v)
 	}
 	for i, v := range []int64{p.SentNS, p.ReceivedNS, p.ReturnedNS} {
-		binary.BigEndian.PutUint64(b[24+8*i:], uint64(v))
+		binary.BigEndian.PutUint64(b[28+8*i:], uint64(v))
 	}
 }
 
@@ -68,9 +71,9 @@ func Parse(b []byte) (Packet, error) {
 		return Packet{}, errNotOurs
 	}
 	u32 := func(i int) uint32 { return binary.BigEndian.Uint32(b[4+4*i:]) }
-	i64 := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[24+8*i:])) }
+	i64 := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[28+8*i:])) }
 	p := Packet{
-		Kind: Kind(b[3]), Session: u32(0), Seq: u32(1), Arrival: u32(2), Distinct: u32(3), Clock: u32(4),
+		Kind: Kind(b[3]), Session: u32(0), Seq: u32(1), Arrival: u32(2), Distinct: u32(3), Clock: u32(4), Life: u32(5),
 		SentNS: i64(0), ReceivedNS: i64(1), ReturnedNS: i64(2),
 	}
 	switch p.Kind {

@@ -1,6 +1,8 @@
 package udp
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"net"
 	"net/netip"
 
@@ -17,7 +19,7 @@ const maxSessions = 1024
 func Serve(c *net.UDPConn) error {
 	_ = c.SetReadBuffer(4 << 20) // a burst is the network's to lose; the kernel may allow less
 	keepSource(c)
-	s := sessions{}
+	s, life := sessions{}, newLife()
 	b, control := make([]byte, 65_536), make([]byte, sourceSize)
 	for {
 		n, about, _, from, err := c.ReadMsgUDPAddrPort(b, control)
@@ -30,11 +32,18 @@ func Serve(c *net.UDPConn) error {
 			if !s.answer(from, &p) {
 				continue
 			}
-			p.ReturnedNS = probe.Now()
+			p.Life, p.ReturnedNS = life, probe.Now()
 			p.Put(b)
 		}
 		_, _, _ = c.WriteMsgUDPAddrPort(b[:n], source(control[:about]), from) // a client that has gone is nobody to tell
 	}
+}
+
+// newLife draws a life's name, never 0.
+func newLife() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return max(1, binary.NativeEndian.Uint32(b[:]))
 }
 
 type key struct {

@@ -28,7 +28,7 @@ type Probe struct {
 	// Address of the server, an IP address and a port: Serve, as in a lab's service of kind
 	// echo.
 	Address netip.AddrPort
-	// Bytes of payload, 48..65,000; default 64. What is longer than the path's MTU is
+	// Bytes of payload, 52..65,000; default 64. What is longer than the path's MTU is
 	// sent in fragments, any of which loses the packet.
 	Bytes int
 
