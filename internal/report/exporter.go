@@ -22,8 +22,10 @@ import (
 const (
 	// maxQueued is what waits for the collector, in bytes of samples: some 20,000 calls.
 	maxQueued = 16 << 20
-	// maxPosted are the calls of one request, but for those of one part that came at once.
+	// maxPosted are the calls of one request, and maxBody the bytes of their samples, but for
+	// those of one part that came at once.
 	maxPosted = 500
+	maxBody   = 1 << 20
 	// exportTries are how often a request is made that the collector may take later, first
 	// after exportPause, which doubles.
 	exportTries = 3
@@ -194,12 +196,13 @@ func (e *Exporter) work(ctx context.Context) {
 func (e *Exporter) take() (batch []part, closing bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n, calls := 0, 0
-	for n < len(e.parts) && (n == 0 || calls+e.parts[n].calls <= maxPosted) {
+	n, calls, size := 0, 0, 0
+	for n < len(e.parts) && (n == 0 || calls+e.parts[n].calls <= maxPosted && size+len(e.parts[n].lines) <= maxBody) {
 		calls += e.parts[n].calls
-		e.queued -= len(e.parts[n].lines)
+		size += len(e.parts[n].lines)
 		n++
 	}
+	e.queued -= size
 	batch, e.parts = e.parts[:n:n], e.parts[n:]
 	return batch, e.closing
 }
