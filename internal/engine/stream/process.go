@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -199,7 +198,7 @@ func startOver(api *net.UnixListener) error {
 func listenAPI(path string) (*net.UnixListener, error) {
 	text, ok := os.LookupEnv(apiVariable)
 	if !ok {
-		return listenUnix(path)
+		return child.ListenUnix(path)
 	}
 	_ = os.Unsetenv(apiVariable)
 	fd, err := strconv.Atoi(text)
@@ -235,18 +234,4 @@ func become(user string, log zerolog.Logger) error {
 		return nil
 	}
 	return child.BecomeUser(user)
-}
-
-// listenUnix listens on path, which only the owner may use.
-func listenUnix(path string) (*net.UnixListener, error) {
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("remove the stale socket: %w", err)
-		}
-	}
-	// The mode must be right from the start, so not by chmod. The mask is the whole
-	// process's, which makes no other file at this time.
-	old := syscall.Umask(0o177)
-	defer syscall.Umask(old)
-	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
