@@ -183,6 +183,9 @@ func (f *Fault) judge(last fault.Fault, gaps []string, err error) (wrong []strin
 			wrong = append(wrong, "was not in force at its end: "+string(last.State))
 		}
 	}
+	if last.Spec.Request != nil {
+		return append(wrong, f.judgeRequests(last.Counters)...)
+	}
 	if !last.Spec.OnPackets() {
 		return wrong
 	}
@@ -202,6 +205,17 @@ func (f *Fault) judge(last fault.Fault, gaps []string, err error) (wrong []strin
 		wrong = append(wrong, fmt.Sprintf("chose no packet of %d: the test ran as if there were no fault (AllowUnmet accepts that)", c.Seen))
 	case last.Spec.Packet != nil && c.Seen == 0 && !missed(last):
 		wrong = append(wrong, "met no packet: the test ran as if there were no fault (AllowUnmet accepts that)")
+	}
+	return wrong
+}
+
+// judgeRequests is judge of a fault of requests.
+func (f *Fault) judgeRequests(c fault.Counters) (wrong []string) {
+	if 100*c.Opened > maxOpened*c.Seen && !f.allowGaps {
+		wrong = append(wrong, fmt.Sprintf("let %d of %d requests pass unimpaired: nothing was heard of the agent", c.Opened, c.Seen))
+	}
+	if c.Seen == 0 && !f.allowUnmet {
+		wrong = append(wrong, "met no request: the test ran as if there were no fault (AllowUnmet accepts that)")
 	}
 	return wrong
 }

@@ -202,9 +202,13 @@ type Stats struct {
 	Chosen uint64
 	// Missing names the counters that the engine cannot give, which are 0 for that reason.
 	Missing []string
+	// Errors are the requests that were answered with an error, Aborted those that were reset; Seen and
+	// Delayed are requests then, too.
+	Errors, Aborted uint64
+	requests        bool
 }
 
-// Stats are the packets so far, also after Clear. The proxy counts none.
+// Stats are the packets, or the requests, so far, also after Clear. Toxics count none.
 func (i *Injection) Stats(ctx context.Context) (Stats, error) {
 	i.mu.Lock()
 	over, last := i.over, i.last
@@ -225,6 +229,7 @@ func stats(f fault.Fault) Stats {
 		State: string(f.State), Seen: c.Seen, Lost: c.Lost, Overflow: c.Overflow, Late: c.Late, Refused: c.Refused,
 		Delayed: c.Delayed, Duplicated: c.Duplicated, Reordered: c.Reordered, Corrupted: c.Corrupted, Opened: c.Opened,
 		Chosen: f.Chosen(), Missing: slices.Clone(f.CountersMissing),
+		Errors: c.Errors, Aborted: c.Aborted, requests: f.Spec.Request != nil,
 	}
 }
 

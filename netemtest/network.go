@@ -169,6 +169,16 @@ func (n *Network) Proxy(target string) string {
 	return p.String()
 }
 
+// HTTPProxy is where clients reach the target through its http-proxy, which faults of requests
+// act on.
+func (n *Network) HTTPProxy(target string) string {
+	p := n.target(target).HTTPProxy
+	if !p.IsValid() {
+		n.fail(fmt.Errorf("target %s of lab %s has no http-proxy", target, n.what))
+	}
+	return p.String()
+}
+
 func (n *Network) target(name string) target.Target {
 	i := slices.IndexFunc(n.targets, func(t target.Target) bool { return t.Name == name || n.name+"/"+t.Name == name })
 	if i < 0 {

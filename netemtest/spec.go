@@ -23,7 +23,7 @@ const (
 	Both = fault.Both
 )
 
-// Spec is a fault. Exactly one of Netem, Rule, Toxics and Outage is given.
+// Spec is a fault. Exactly one of Netem, Rule, Toxics, Outage and Request is given.
 type Spec struct {
 	// Target is a target's name: of the test's own labs first, then of the session's, then
 	// of the agent's; or what else netemctl's --target takes.
@@ -42,6 +42,8 @@ type Spec struct {
 	Toxics []ToxicSpec
 	// Outage makes services of labs fail, instead of a Target or a Device.
 	Outage *Outage
+	// Request acts on the requests through the target's http-proxy (Network.HTTPProxy).
+	Request RequestSpec
 	// Engine is "netem" or "ebpf"; empty takes netem where the kernel has it, unless there is
 	// a Rule.
 	Engine string
@@ -124,6 +126,7 @@ func (s Spec) spec() (fault.Spec, error) {
 		f.Toxics = append(f.Toxics, t.toxic())
 	}
 	f.Outage = s.Outage
+	f.Request = s.Request.request()
 	if err := errors.Join(errs...); err != nil {
 		return f, err
 	}

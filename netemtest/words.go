@@ -20,6 +20,9 @@ func words(s fault.Spec) string {
 	for _, t := range s.Toxics {
 		what = append(what, "toxic "+string(t.Kind))
 	}
+	if s.Request != nil {
+		what = append(what, s.Request.String())
+	}
 	direction := s.Direction
 	switch {
 	case !s.OnPackets():
@@ -51,13 +54,18 @@ func happened(e fault.Event, words string) string {
 // String says the counters that are not 0.
 func (s Stats) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d packets seen", s.Seen)
+	unit := "packets"
+	if s.requests {
+		unit = "requests"
+	}
+	fmt.Fprintf(&b, "%d %s seen", s.Seen, unit)
 	for _, c := range []struct {
 		n    uint64
 		name string
 	}{
 		{s.Lost, "lost"}, {s.Overflow, "lost by a full queue"}, {s.Late, "too late"}, {s.Refused, "refused by the device"},
 		{s.Delayed, "delayed"}, {s.Duplicated, "duplicated"}, {s.Reordered, "reordered"}, {s.Corrupted, "corrupted"},
+		{s.Errors, "answered with an error"}, {s.Aborted, "reset"},
 		{s.Opened, "passed unimpaired"}, {s.Chosen, "chosen"},
 	} {
 		if c.n > 0 {

@@ -36,6 +36,7 @@ const (
 	KindGRPC     = "grpc"
 	LayerDirect  = "direct"
 	LayerProxy   = "proxy"
+	LayerApp     = "app" // through the target's http-proxy
 )
 
 // Request says what to run.

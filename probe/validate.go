@@ -15,7 +15,8 @@ func (r Request) Validate() error {
 	r = r.WithDefaults()
 	var v validation
 	v.oneOf("kind", r.Kind, KindPostgres, KindTCP, KindUDP, KindHTTP, KindGRPC)
-	v.oneOf("layer", r.Layer, LayerDirect, LayerProxy)
+	v.oneOf("layer", r.Layer, LayerDirect, LayerProxy, LayerApp)
+	v.refuse(r.Layer == LayerApp && r.Kind != KindHTTP && r.Kind != KindGRPC, "layer", r.Layer, "direct or proxy with kind "+r.Kind+": only http and grpc pass an http-proxy")
 	v.refuse(r.Kind == KindUDP && r.Layer == LayerProxy, "layer", r.Layer, "direct with kind udp: the proxies carry TCP")
 	if r.Duration != 0 || r.Open != nil {
 		v.number("count", r.Count, 0, MaxCount)

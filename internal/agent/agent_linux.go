@@ -237,7 +237,7 @@ func (a *Agent) newLeases() error {
 	remote, keeper := stream.NewRemote(a.cfg.StateDir, s.Toxiproxy.Prefixes())
 	a.keeper = keeper
 	a.leases = lease.New(a.telemetry.Steps(lease.Config{
-		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs, remote), Process: newProcessEngine(a.labs), Resolve: a.resolveSpec, Standing: location.Standing,
+		Engines: a.engines, Choose: a.choose, Stream: newStreamEngine(a.labs, remote), Process: newProcessEngine(a.labs), Requests: requestEngine{a.labs}, Resolve: a.resolveSpec, Standing: location.Standing,
 		Lookup: lookup, LookupEvery: lookupEvery, Protect: g.protect, Offloads: a.offloads,
 		LookEvery: lookEvery, Log: a.cfg.Log, Journal: a.journal,
 		Limits: lease.Limits{

@@ -13,10 +13,12 @@ import (
 // was asked of them: those on its packets, or those in its proxy where the client connects
 // to that.
 func (a *Agent) held(ctx context.Context, r probe.Request, t target.Target) probe.Held {
-	h := probe.Held{Proxy: r.Layer == probe.LayerProxy}
+	h := probe.Held{Proxy: r.Layer == probe.LayerProxy || r.Layer == probe.LayerApp}
 	for _, f := range a.leases.List(ctx) {
 		switch mine := f.Spec.Target == t.Key(); {
-		case h.Proxy && mine:
+		case r.Layer == probe.LayerApp && mine && f.Spec.Request != nil:
+			addRequest(&h, *f.Spec.Request)
+		case h.Proxy && mine && r.Layer == probe.LayerProxy:
 			for _, x := range f.Spec.Toxics {
 				addToxic(&h, x)
 			}
@@ -44,6 +46,14 @@ func addPacket(h *probe.Held, s fault.Spec) {
 	}
 	if s.Direction == fault.From || s.Direction == fault.Both {
 		add(back.Delay, back.Jitter)
+	}
+}
+
+// addRequest counts a delay of some requests as one of all on average, and of none at the least.
+func addRequest(h *probe.Held, r fault.Request) {
+	h.Turn += r.Latency
+	if r.Delay == 100 {
+		h.Least += r.Latency - r.Jitter
 	}
 }
 

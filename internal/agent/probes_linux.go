@@ -128,6 +128,12 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 		}
 		address = t.Proxy
 	}
+	if r.Layer == probe.LayerApp {
+		if !t.HTTPProxy.IsValid() {
+			return probe.Result{}, fmt.Errorf("probe: target %s has no http-proxy: %w", t.Name, errors.ErrUnsupported)
+		}
+		address = t.HTTPProxy
+	}
 	done, err := a.probing.begin(who, a.cfg.Settings.Limits.ProbesPerOwner)
 	if err != nil {
 		return probe.Result{}, err
@@ -200,12 +206,12 @@ func (a *Agent) onTheWay(ctx context.Context, f fault.Fault, t target.Target) bo
 // and no timetable, which may come to have one. A record that lacks some would be read as
 // none dropped.
 func (a *Agent) dropsAreRecorded(ctx context.Context, r probe.Request, t target.Target) bool {
-	if r.Layer == probe.LayerProxy {
+	if r.Layer == probe.LayerProxy || r.Layer == probe.LayerApp {
 		return false // the client's connection ends at the proxy
 	}
 	some := false
 	for _, f := range a.leases.List(ctx) {
-		if f.Spec.Target != t.Key() && !a.onTheWay(ctx, f, t) || len(f.Spec.Toxics) > 0 {
+		if f.Spec.Target != t.Key() && !a.onTheWay(ctx, f, t) || len(f.Spec.Toxics) > 0 || f.Spec.Request != nil {
 			continue
 		}
 		if f.Engine != fault.EBPF || f.Spec.Schedule != nil || f.Spec.Packet != nil && f.Spec.Packet.Queues() {

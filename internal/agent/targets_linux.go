@@ -28,6 +28,9 @@ func (a *Agent) resolveSpec(ctx context.Context, s fault.Spec) (target.Target, e
 	if err != nil || t.Toxiproxy == nil {
 		return t, err
 	}
+	if s.Request != nil {
+		return t, &qdisc.FieldError{Field: "target", Value: s.Target, Want: "a target with an http-proxy, which a lab's may have: somebody else's proxy knows connections alone"}
+	}
 	if s.OnPackets() {
 		return t, &qdisc.FieldError{Field: "target", Value: s.Target, Want: "a target with packets: a proxy has connections alone, which toxics act on ('netemctl toxic')"}
 	}

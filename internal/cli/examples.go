@@ -62,6 +62,23 @@ netemctl toxic latency --latency 300ms --target pg
 netemctl toxic down --target pg -- ./client
 netemctl toxic down --toxiproxy http://127.0.0.1:8474 --proxy redis
 netemctl toxic down --toxiproxy 127.0.0.1:8474 --listen 127.0.0.1:9 --upstream db.example:5432`,
+	"app": `
+netemctl app error --status 503 --rate 20% --target http
+netemctl app apply --error "20% 503" --delay "20% 300ms" --target http
+netemctl app abort --rate 5% --target grpc -- ./client`,
+	"app error": `
+netemctl app error --status 503 --rate 20% --retry-after 1s --target http
+netemctl app error --code UNAVAILABLE --rate 20% --pushback 500ms --target grpc
+netemctl app error --status 503 --path '/pay/*' --header x-tenant=a --target http`,
+	"app delay": `
+netemctl app delay 300ms --rate 20% --target http
+netemctl app delay 300ms --jitter 50ms --seed 7 --target http --dry-run`,
+	"app abort": `
+netemctl app abort --rate 5% --target grpc
+netemctl app abort --rate 5% --path '/netemd.testbed.v1.Echo/*' --target grpc -- ./client`,
+	"app apply": `
+netemctl app apply --error "20% 503" --delay "20% 300ms jitter=50ms" --abort 5% --target http
+netemctl app apply --error "20% UNAVAILABLE" --seed 7 --target grpc -- ./client`,
 	"toxic apply": `
 netemctl toxic apply --toxic "latency latency=300ms" --toxic "bandwidth rate=1mbit to" --target pg
 netemctl toxic apply --toxic "slicer average_size=64B toxicity=30%" --target pg -- ./client`,

@@ -137,6 +137,11 @@ func (a *fakeAgent) Apply(_ context.Context, s fault.Spec) (fault.Fault, error) 
 	}
 	if s.Toxics != nil {
 		f.Engine, f.EngineReason, f.Placement = fault.Stream, "a toxic", []string{"proxy 10.77.0.2:15432 in netem-pg-server"}
+	} else if s.Request != nil {
+		r := *s.Request
+		r.Seed = max(r.Seed, 4711)
+		f.Spec.Request = &r
+		f.Engine, f.EngineReason, f.Placement = fault.Application, "requests", []string{"http-proxy at 10.80.0.2:8080"}
 	} else if s.Packet != nil {
 		f.Warnings = s.Packet.Warnings()
 	}
@@ -177,6 +182,9 @@ func (a *fakeAgent) get(id string) (fault.Fault, error) {
 	if got.Spec.Packet != nil {
 		got.Counters = fault.Counters{Seen: a.matched, Lost: a.matched / 5}
 		got.CountersMissing, got.Queued = a.missing, a.queued
+	}
+	if got.Spec.Request != nil && a.matched > 0 {
+		got.Counters = fault.Counters{Seen: a.matched, Errors: a.matched / 5, Delayed: 1, Aborted: 2}
 	}
 	switch r := got.Spec.Content; {
 	case r == nil:

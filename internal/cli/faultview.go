@@ -43,7 +43,10 @@ type faultView struct {
 	*trafficView               // null for a target with a name
 	Toxics       []toxicView   `json:"toxics,omitempty"`
 	Outage       *outageView   `json:"outage,omitempty"`
-	Placement    []string      `json:"placement"`
+	// Request is a fault of requests, and RequestCounters are what it did.
+	Request         *requestView     `json:"request,omitempty"`
+	RequestCounters *requestCounters `json:"request_counters,omitempty"`
+	Placement       []string         `json:"placement"`
 	// Forced are the protections that were lifted. Offload is "off" where segmentation
 	// offload was switched off, and Offloads what the devices of the path do.
 	Forced     []string             `json:"force,omitempty"`
@@ -106,6 +109,9 @@ func viewFault(f fault.Fault, now time.Time) faultView {
 	if o := f.Spec.Outage; o != nil {
 		v.Outage = viewOutage(*o, f.Outages)
 	}
+	if r := f.Spec.Request; r != nil {
+		v.Request, v.RequestCounters = viewRequest(*r), viewRequests(f.Counters)
+	}
 	for _, t := range f.Spec.Toxics {
 		v.Toxics = append(v.Toxics, viewToxic(t))
 	}
@@ -161,7 +167,8 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 			[2]string{"repair", repairText(f)},
 			[2]string{"reattach", reattachText(f)},
 			[2]string{"ends", ends(f, now)})
-		if f.Counters != (fault.Counters{}) {
+		rows = append(rows, requestRows(f)...)
+		if f.Counters != (fault.Counters{}) && f.Spec.Request == nil {
 			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
 		}
 		rows = append(rows, [2]string{"chosen", chosenText(f)}, [2]string{"loss", lossText(f)}, [2]string{"undo", "netemctl clear " + f.ID})

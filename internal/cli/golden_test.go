@@ -136,6 +136,24 @@ func TestGolden(t *testing.T) {
 		{name: "stats", world: world{agent: &fakeAgent{matched: 3121, queued: 12, missing: []string{"overflow", "delayed"}}}, lines: []string{
 			"stats", "stats -o json", "loss 20% --target pg", "toxic down --target pg", "stats f1", "stats f1 -o json", "stats", "stats -o jsonl", "stats f2", "stats f9", "stats f1 f2",
 		}},
+		{name: "app", world: world{agent: &fakeAgent{matched: 200}}, lines: []string{
+			"app --help", "app error --help", "app error --status 503 --rate 20% --retry-after 1s --target pg",
+			"app apply --error \"20% 503 UNAVAILABLE\" --delay \"20% 300ms jitter=50ms\" --abort 5% --pushback 500ms --method GET --path '/pay/*' --header a=b --seed 7 --target pg -o json",
+			"list", "show f1", "show f2", "stats", "loss 20% --target pg", "stats", "stats f1 -o json", "app abort --rate 5% --target pg -- true", "clear --all",
+		}},
+		{name: "app-none", world: world{agent: &fakeAgent{}}, lines: []string{"app delay 300ms --target pg -- true"}},
+		{name: "app-plan", lines: []string{
+			"app error --status 503 --rate 20% --target http --dry-run", "app delay 300ms --jitter 50ms --rate 20% --seed 7 --target http --dry-run", "app abort --rate 5% --seed 7 --target echo/grpc --dry-run -o json",
+			"app abort --target pg --dry-run", "app abort --target nope --dry-run",
+		}},
+		{name: "app-refused", lines: []string{
+			"app", "app error --target pg", "app error --status 503", "app error --status 200 --target pg", "app error --status 503 --rate 20 --target pg", "app error --status 503 --rate 0% --target pg",
+			"app error --code NOPE --target pg", "app error --code INTERNAL --retry-after 1s --target pg", "app error --status 503 --retry-after 500ms --target pg", "app error --status 503 --pushback 1s --target pg",
+			"app delay --target pg", "app delay 300 --target pg", "app delay 10ms --jitter 20ms --target pg", "app delay 0s --target pg", "app abort --rate 101% --target pg", "app abort x --target pg",
+			"app apply --target pg", "app apply --error 503 --target pg", "app apply --error \"60% 503\" --delay \"50% 300ms\" --target pg", "app apply --abort 5% --retry-after 1s --target pg",
+			"app abort --method get --target pg", "app abort --path pay --target pg", "app abort --header a --target pg", "app abort --header a=b --header A=c --target pg", "app abort --seed 0 --target pg",
+			"app abort --dev v0", "app abort --target pg -o json -- true",
+		}},
 		{name: "verify", lines: []string{
 			"loss 20% --target pg --verify", "verify f1", "verify f1 -n 1000 --rate 500", "verify f1 -o json", "verify f9", "verify", "verify f1 -n 10", "verify f1 --rate 20001",
 			"loss 20% --target pg --verify -- true",

@@ -115,6 +115,10 @@ func (a *app) wentByUnimpaired(f fault.Fault) bool {
 	if t := f.Total; t.Seen > c.Seen { // it was changed meanwhile
 		c = t
 	}
+	if f.Spec.Request != nil && 100*c.Opened > maxOpened*c.Seen {
+		a.warn([]string{fmt.Sprintf("%d of %d requests passed unimpaired, nothing being heard of the agent: more than %d %%", c.Opened, c.Seen, maxOpened)})
+		return true
+	}
 	if 100*c.Opened > maxOpened*c.Seen {
 		a.warn([]string{fmt.Sprintf("%d of %d packets passed unimpaired, the engine being late: more than %d %%", c.Opened, c.Seen, maxOpened)})
 		return true
@@ -125,6 +129,10 @@ func (a *app) wentByUnimpaired(f fault.Fault) bool {
 // sawNothing warns, and reports whether f was aimed at packets of which none passed, but
 // the first before. What a rule chose is told by sayChosen.
 func (a *app) sawNothing(f fault.Fault, before uint64) bool {
+	if f.Spec.Request != nil && seen(f) <= before {
+		a.warn([]string{fmt.Sprintf("no request met '%s': the command ran as if there were no fault", words(f.Spec))})
+		return true
+	}
 	if !f.Spec.OnPackets() || f.Spec.Content != nil || seen(f) > before || slices.Contains(f.CountersMissing, "seen") {
 		return false
 	}
@@ -144,6 +152,8 @@ func (a *app) sayReleased(spec fault.Spec, last fault.Fault, gaps experiment.Gap
 		a.say("netemctl: %s ended by itself after --ttl %s, before the command did", last.ID, qdisc.FormatDuration(spec.TTL))
 	case last.State != fault.Active:
 		a.say("netemctl: %s %s while the command ran", last.ID, became(last.State))
+	case last.Spec.Request != nil:
+		a.say("%s cleared: %s", last.ID, requestsText(last.Counters))
 	case !last.Spec.OnPackets():
 		a.say("%s cleared", last.ID)
 	default:

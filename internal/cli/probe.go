@@ -71,7 +71,11 @@ func (a *app) probeKind(k kind) *cobra.Command {
 	cmd.Flags().Var(once(&r.Target, "NAME", wantTarget), "target", "`NAME` of the target; required")
 	a.completeTargets(cmd)
 	k.options(cmd, r)
-	if k.name != probe.KindUDP {
+	switch k.name {
+	case probe.KindUDP:
+	case probe.KindHTTP, probe.KindGRPC:
+		one(cmd, &r.Layer, "layer", "straight to the target, or through its proxy, or its http-proxy (app)", probe.LayerDirect, probe.LayerProxy, probe.LayerApp)
+	default:
 		one(cmd, &r.Layer, "layer", "straight to the target, or through its proxy", probe.LayerDirect, probe.LayerProxy)
 	}
 	load.add(cmd)

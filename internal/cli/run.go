@@ -318,6 +318,8 @@ func words(s fault.Spec) string {
 		if s.Packet != nil {
 			what += " (now " + s.Packet.String() + ")"
 		}
+	case s.Request != nil:
+		return s.Request.String() + " on the http-proxy of " + s.Target
 	case s.Profile != "":
 		what = "profile " + s.Profile
 	case s.Packet != nil:

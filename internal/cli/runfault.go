@@ -23,6 +23,9 @@ func (a *app) runFault(cmd *cobra.Command, spec fault.Spec, how handling, argv [
 	if how.dryRun && spec.Outage != nil {
 		return a.planOutage(spec)
 	}
+	if how.dryRun && spec.Request != nil {
+		return a.planRequest(cmd.Context(), spec)
+	}
 	if how.dryRun {
 		return a.planFault(cmd.Context(), spec)
 	}

@@ -29,6 +29,8 @@ type statsView struct {
 	Opened     *uint64      `json:"opened_packets"`
 	// Queued are held by the fault now; all others are counted since it began.
 	Queued *uint64 `json:"queued_packets"`
+	// Requests are those of a fault of requests, which has no packets.
+	*requestCounters
 }
 
 func viewStats(f fault.Fault) statsView {
@@ -39,7 +41,7 @@ func viewStats(f fault.Fault) statsView {
 		return &n
 	}
 	c := f.Counters
-	return statsView{
+	v := statsView{
 		ID: f.ID, Target: subject(f.Spec), State: f.State, Engine: f.Engine,
 		Seen: told("seen", c.Seen), Lost: told("lost", c.Lost), Overflow: told("overflow", c.Overflow),
 		Late: told("late", c.Late), Refused: told("refused", c.Refused),
@@ -47,6 +49,10 @@ func viewStats(f fault.Fault) statsView {
 		Reordered: told("reordered", c.Reordered), Corrupted: told("corrupted", c.Corrupted), Opened: told("opened", c.Opened),
 		Queued: told("queued", f.Queued),
 	}
+	if f.Spec.Request != nil {
+		v.requestCounters = viewRequests(c)
+	}
+	return v
 }
 
 // statsData is what stats answers.
@@ -63,7 +69,8 @@ queue dropped, which is no loss that was asked for; LATE was thrown away, the en
 having stood still; REFUSED was not taken by the device, as too long for it; OPENED passed unimpaired because
 the engine was late; QUEUED are held at this moment. A dash is what the engine cannot
 tell. What 'drop' chose is in LOST and what 'hold' did in DELAYED; 'netemctl packets'
-names each.`,
+names each. Of faults of requests ('netemctl app') the requests are counted, in a table of
+their own.`,
 		ValidArgsFunction: a.completeFaults,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -80,10 +87,10 @@ names each.`,
 		}
 		return a.emit(answer{kind: "stats", data: data, lines: anys(data.Faults), table: func(w io.Writer, s style) {
 			if len(data.Faults) == 0 {
-				a.say("no packet fault")
+				a.say("no fault that counts packets or requests")
 				return
 			}
-			statsTable(data.Faults, s).write(w, s)
+			statsTables(w, data.Faults, s)
 		}})
 	})
 	return cmd
@@ -93,13 +100,34 @@ names each.`,
 func statsOf(ctx context.Context, agent Agent, args []string) ([]fault.Fault, error) {
 	if len(args) == 0 {
 		fs, err := agent.List(ctx)
-		return slices.DeleteFunc(fs, func(f fault.Fault) bool { return !f.Spec.OnPackets() }), err
+		return slices.DeleteFunc(fs, func(f fault.Fault) bool { return !f.Spec.OnPackets() && f.Spec.Request == nil }), err
 	}
 	f, err := agent.Get(ctx, args[0])
-	if err == nil && !f.Spec.OnPackets() {
+	if err == nil && !f.Spec.OnPackets() && f.Spec.Request == nil {
 		err = fmt.Errorf("stats %s: a fault of the proxy counts no packets", f.ID)
 	}
 	return []fault.Fault{f}, err
+}
+
+// statsTables has the faults of packets, and below those of requests.
+func statsTables(w io.Writer, vs []statsView, s style) {
+	packets := slices.DeleteFunc(slices.Clone(vs), func(v statsView) bool { return v.requestCounters != nil })
+	if len(packets) > 0 {
+		statsTable(packets, s).write(w, s)
+	}
+	if len(packets) == len(vs) {
+		return
+	}
+	if len(packets) > 0 {
+		fmt.Fprintln(w)
+	}
+	t := &table{head: []string{"ID", "TARGET", "STATE", "REQUESTS", "ERRORS", "DELAYED", "ABORTED", "OPENED"}, right: map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true}}
+	for _, v := range vs {
+		if c := v.requestCounters; c != nil {
+			t.add(s.bold(v.ID), v.Target, paintState(s, v.State), fmt.Sprint(c.Seen), fmt.Sprint(c.Errors), fmt.Sprint(c.Delayed), fmt.Sprint(c.Aborted), fmt.Sprint(c.Opened))
+		}
+	}
+	t.write(w, s)
 }
 
 func statsTable(vs []statsView, s style) *table {

@@ -23,6 +23,7 @@ type targetView struct {
 	Node            string    `json:"node"`
 	Address         string    `json:"address"`
 	Proxy           string    `json:"proxy"`
+	HTTPProxy       string    `json:"http_proxy"`
 	ClientNamespace string    `json:"client_namespace"`
 	ServerNamespace string    `json:"server_namespace"`
 	To              placeView `json:"to"`
@@ -56,7 +57,7 @@ type placeView struct {
 
 func viewTarget(t target.Target) targetView {
 	v := targetView{
-		Name: t.Name, Lab: t.Lab, Node: t.Node, Address: endText(t.Address), Proxy: endText(t.Proxy),
+		Name: t.Name, Lab: t.Lab, Node: t.Node, Address: endText(t.Address), Proxy: endText(t.Proxy), HTTPProxy: endText(t.HTTPProxy),
 		ClientNamespace: t.ClientNamespace, ServerNamespace: t.ServerNamespace, To: viewPlace(t.To), From: viewPlace(t.From),
 		Origin: t.Origin, Definition: t.Definition.String(), Missing: t.Missing, Moves: t.Moves,
 	}
@@ -64,6 +65,17 @@ func viewTarget(t target.Target) targetView {
 		v.Engines = append(v.Engines, engineView(e))
 	}
 	return v
+}
+
+// proxiesText are a target's proxies, the one of streams first.
+func proxiesText(v targetView) string {
+	switch {
+	case v.HTTPProxy == "":
+		return v.Proxy
+	case v.Proxy == "":
+		return "http " + v.HTTPProxy
+	}
+	return v.Proxy + ", http " + v.HTTPProxy
 }
 
 func viewPlace(p target.Place) placeView {
@@ -109,7 +121,7 @@ func (a *app) targetList() *cobra.Command {
 					if v.Missing != "" {
 						where = "nowhere: " + v.Missing
 					}
-					t.add(s.bold(v.Name), dash(string(v.Origin)), dash(stands), dash(v.Address), dash(v.Proxy), where)
+					t.add(s.bold(v.Name), dash(string(v.Origin)), dash(stands), dash(v.Address), dash(proxiesText(v)), where)
 				}
 				t.write(w, s)
 			}})
@@ -133,6 +145,7 @@ func (a *app) targetResolve() *cobra.Command {
 					{"from", string(t.Origin)},
 					{"address", endText(t.Address)},
 					{"proxy", endText(t.Proxy)},
+					{"http-proxy", endText(t.HTTPProxy)},
 					{"clients in", t.ClientNamespace},
 					{"served in", t.ServerNamespace},
 					{"to it", passing(t.To)},

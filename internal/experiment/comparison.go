@@ -86,6 +86,8 @@ type Counters struct {
 	Reordered  uint64 `json:"reordered_packets"`
 	Corrupted  uint64 `json:"corrupted_packets"`
 	Opened     uint64 `json:"opened_packets"`
+	// Errors and Aborted are of requests, which no packet fault has.
+	Errors, Aborted uint64 `json:"-"`
 }
 
 // PacketCounters are the packets' part of a fault's.

@@ -150,6 +150,7 @@ func targetText(t TargetDefinition) string {
 	}
 	add("port", portsText(t.Ports))
 	add("proxy", t.Proxy)
+	add("http_proxy", t.HTTPProxy)
 	add("link", t.Link)
 	return strings.Join(words, ", ")
 }

@@ -88,6 +88,8 @@ const (
 	KindPostgres = "postgres"
 	// KindToxiproxy is the embedded Toxiproxy, which the stream layer's faults need.
 	KindToxiproxy = "toxiproxy"
+	// KindHTTPProxy is a reverse proxy for HTTP, which faults of requests need.
+	KindHTTPProxy = "http-proxy"
 	// KindEcho answers at a TCP and a UDP port of one number with what it gets, and is the
 	// other end of the probes' transfers and numbered packets.
 	KindEcho = "echo"
@@ -104,7 +106,7 @@ type ServiceDefinition struct {
 	Kind string `json:",omitempty"`
 	// Port is what a built-in kind listens on, each once in a node; 0 for a command.
 	Port uint16 `json:",omitempty"`
-	// Upstream is what a toxiproxy forwards to: NODE:PORT or ADDRESS:PORT.
+	// Upstream is what a toxiproxy or an http-proxy forwards to: NODE:PORT or ADDRESS:PORT.
 	Upstream string `json:",omitempty"`
 	// API is the port, at the address of Port, at which a toxiproxy serves Toxiproxy's HTTP API
 	// to clients of Toxiproxy; 0: none.
@@ -153,6 +155,8 @@ type TargetDefinition struct {
 	Ports    []target.Ports `json:",omitempty"`
 	// Proxy is the toxiproxy service of Node through which clients may reach it; empty: none.
 	Proxy string `json:",omitempty"`
+	// HTTPProxy is the http-proxy service of Node through which clients may reach it; empty: none.
+	HTTPProxy string `json:",omitempty"`
 	// Link is the link on which its faults sit, as "A-B" of the link's two ends in either
 	// order; empty is Node's link on the path from Client.
 	Link string `json:",omitempty"`

@@ -195,7 +195,7 @@ func (m *Manager) startService(ctx context.Context, r *running, rec *serviceReco
 	if err := m.run(ctx, r, rec, order); err != nil {
 		return err
 	}
-	if rec.Kind == KindToxiproxy {
+	if s.forwards() {
 		return waitFor(ctx, rec, func() error { return answersUnix(proxySocket(rec.Home)) })
 	}
 	return nil
@@ -273,7 +273,7 @@ func (m *Manager) adoptServices(ctx context.Context, r *running) error {
 // earlier process. A command that has ended by itself is no less of the lab than it was
 // in that process; a kind of netemd's own has to be there.
 func (m *Manager) adoptService(ctx context.Context, r *running, rec *serviceRecord, s ServiceDefinition) error {
-	if rec.Kind == KindToxiproxy {
+	if s.forwards() {
 		if err := rec.stop(); err != nil {
 			return err
 		}

@@ -47,6 +47,17 @@ func (m *Manager) order(r *running, rec *serviceRecord, s ServiceDefinition) (se
 		if s.API != 0 {
 			o.Command = append(o.Command, "--serve", netip.AddrPortFrom(rec.Address.Addr(), s.API).String())
 		}
+	case KindHTTPProxy:
+		upstream, err := r.layout.upstream(s)
+		if err != nil {
+			return o, err
+		}
+		socket, err := newProxySocket(rec.Home)
+		if err != nil {
+			return o, err
+		}
+		o.Lifeline = true
+		o.Command = []string{"--api", socket, "--listen", rec.Address.String(), "--upstream", upstream.String(), "--user", fmt.Sprintf("%d:%d", id.UID, id.GID)}
 	default:
 		o.Identity = id
 		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port())}
@@ -151,6 +162,16 @@ func oldSteps(kind string) []service.Step {
 // that address.
 func (m *Manager) ProxySocket(lab string, at netip.AddrPort) (string, error) {
 	s, err := m.service(lab, KindToxiproxy, at)
+	if err != nil {
+		return "", err
+	}
+	return proxySocket(s.Home), nil
+}
+
+// HTTPProxySocket returns the unix socket of the API of the lab's http-proxy that listens at that
+// address.
+func (m *Manager) HTTPProxySocket(lab string, at netip.AddrPort) (string, error) {
+	s, err := m.service(lab, KindHTTPProxy, at)
 	if err != nil {
 		return "", err
 	}

@@ -56,6 +56,9 @@ func (s ServiceDefinition) kind() string { return cmp.Or(s.Kind, KindCommand) }
 // command reports whether the service is a program of the user's own.
 func (s ServiceDefinition) command() bool { return s.kind() == KindCommand }
 
+// forwards reports whether the service is a proxy.
+func (s ServiceDefinition) forwards() bool { return s.Kind == KindToxiproxy || s.Kind == KindHTTPProxy }
+
 func (s ServiceDefinition) check(path string, bad *mistakes) {
 	switch {
 	case s.command():
@@ -72,7 +75,9 @@ func (s ServiceDefinition) check(path string, bad *mistakes) {
 			bad.say(path+"."+field, value, "is for services of kind "+kind, "the key left out")
 		}
 	}
-	only("upstream", s.Upstream, KindToxiproxy)
+	if s.Upstream != "" && !s.forwards() {
+		bad.say(path+".upstream", s.Upstream, "is for services of kind "+KindToxiproxy+" and "+KindHTTPProxy, "the key left out")
+	}
 	if s.API != 0 {
 		only("api", strconv.Itoa(int(s.API)), KindToxiproxy)
 	}
@@ -141,7 +146,7 @@ func (l *layout) checkServices(bad *mistakes) {
 			if _, ok := l.address(n.Name); !ok && !s.command() {
 				bad.say(path, s.Kind, "is in node "+n.Name+", which has no link, so no address", "a link of the node")
 			}
-			if s.Kind == KindToxiproxy {
+			if s.forwards() {
 				if _, err := l.upstream(s); err != nil {
 					bad.inField(path+".upstream", err)
 				}

@@ -73,6 +73,13 @@ func (l *layout) target(t TargetDefinition) (target.Target, error) {
 		}
 		out.Proxy = netip.AddrPortFrom(reached[0], s.Port)
 	}
+	if t.HTTPProxy != "" {
+		s, ok := node.service(t.HTTPProxy)
+		if !ok || s.Kind != KindHTTPProxy {
+			return target.Target{}, &qdisc.FieldError{Field: path + ".http_proxy", Value: t.HTTPProxy, Want: fmt.Sprintf("a service of node %s of kind %s", node.name, KindHTTPProxy)}
+		}
+		out.HTTPProxy = netip.AddrPortFrom(reached[0], s.Port)
+	}
 	return out, nil
 }
 

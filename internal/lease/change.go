@@ -37,6 +37,9 @@ func (m *Manager) Change(ctx context.Context, id, owner string, token uint64, p 
 		if f.Spec.Content != nil {
 			return refuseChange(*f)
 		}
+		if f.Spec.Request != nil {
+			return refuseRequestChange(id)
+		}
 		if f.Spec.Schedule != nil {
 			return refuseScheduled(*f)
 		}

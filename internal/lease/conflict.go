@@ -147,7 +147,9 @@ func conflict(h, other *held) error {
 		if names := sameServices(h.fault.Spec, other.fault.Spec); len(names) > 0 {
 			return fmt.Errorf("%w: %s is made to fail by %s already; 'netemctl clear %s' ends it", fault.ErrConflict, strings.Join(names, ", "), other.describe(), other.fault.ID)
 		}
-		if fields := sameFields(h, other); len(fields) > 0 {
+		if fields := sameFields(h, other); len(fields) > 0 && h.fault.Spec.Request != nil {
+			return fmt.Errorf("%w: %s is done by %s already; 'netemctl clear %s' ends it", fault.ErrConflict, strings.Join(fields, ", "), other.describe(), other.fault.ID)
+		} else if len(fields) > 0 {
 			return fmt.Errorf("%w: %s is set by %s already; 'netemctl change %s' alters it, 'netemctl clear %s' ends it", fault.ErrConflict,
 				strings.Join(fields, ", "), other.describe(), other.fault.ID, other.fault.ID)
 		}
@@ -207,6 +209,7 @@ func sameFields(a, b *held) []string {
 		}
 		return fields
 	}
+	fields = append(fields, sameRequests(a.fault.Spec.Request, b.fault.Spec.Request)...)
 	for _, t := range a.fault.Spec.Toxics {
 		for _, u := range b.fault.Spec.Toxics {
 			if t.Key() == u.Key() {

@@ -303,7 +303,7 @@ func (m *Manager) Retire(ctx context.Context, targets []string, down func(contex
 func (m *Manager) RetireIf(ctx context.Context, targets []string, agree func(on []fault.Fault) error, down func(context.Context) error) error {
 	var names []string
 	for _, name := range targets {
-		names = append(names, packetLane(name), streamLane(name), serviceLane(name))
+		names = append(names, packetLane(name), streamLane(name), serviceLane(name), requestLane(name))
 	}
 	leave, err := m.lanes.enter(ctx, names)
 	if err != nil {

@@ -20,7 +20,9 @@ import (
 type slot struct {
 	key   string
 	place target.Place
-	proxy string // the target's name, for the stream layer
+	proxy string // the target's name, for what is no packet
+	// requests says that the proxy is the target's http-proxy.
+	requests bool
 	// service is the name of one that an outage is about.
 	service string
 	// rule chooses packets at the place; nil for an impairment of all.
@@ -123,6 +125,9 @@ func (m *Manager) restore(ctx context.Context, h *held) error {
 func (m *Manager) set(ctx context.Context, h *held, s slot, on []fault.Fault) error {
 	if s.service != "" {
 		return m.setOutage(ctx, h, s, on)
+	}
+	if s.requests {
+		return m.setRequests(ctx, h, on)
 	}
 	if s.proxy != "" {
 		if len(on) == 0 {

@@ -98,6 +98,9 @@ func (h *held) lanes() []string {
 		}
 		return keys
 	}
+	if s.Request != nil {
+		return h.requestLanes()
+	}
 	if !h.isPacket() {
 		return []string{streamLane(s.Target)}
 	}

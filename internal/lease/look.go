@@ -184,6 +184,9 @@ func (s slot) gone(err error) string {
 		return err.Error()
 	}
 	what := "the proxy of target " + s.proxy
+	if s.requests {
+		what = "the http-proxy of target " + s.proxy
+	}
 	if s.proxy == "" {
 		what = "the device " + s.place.Device
 		if s.place.Namespace != "" {
@@ -213,11 +216,11 @@ func (m *Manager) rebaseChanged(ctx context.Context, h *held) {
 	h.fault.Total = h.past
 }
 
-// rebase lets h count from now on. The caller holds the lane. A rule counts from where it
-// was put into force: what it chose before anybody could look is not to be forgotten.
+// rebase lets h count from now on. The caller holds the lane. A rule, and a fault of
+// requests, counts from where it was put into force: what it chose before anybody could look is not to be forgotten.
 func (m *Manager) rebase(ctx context.Context, h *held) {
 	var now sight
-	if h.fault.Spec.Content != nil {
+	if h.fault.Spec.Content != nil || h.fault.Spec.Request != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		h.base, h.carried = fault.Counters{}, fault.Counters{}
@@ -243,6 +246,9 @@ func (m *Manager) compare(ctx context.Context, h *held, s slot, now *sight) (boo
 		return true, m.cfg.Process.Read(ctx, h.fault)
 	}
 	on := m.atWith(s, h)
+	if s.requests {
+		return m.compareRequests(ctx, h, on, now)
+	}
 	if s.proxy != "" {
 		got, err := m.cfg.Stream.Read(ctx, h.target)
 		same := slices.Equal(got, fault.NormalizeToxics(toxicsOf(on)))

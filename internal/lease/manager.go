@@ -37,6 +37,8 @@ type Config struct {
 	Stream StreamEngine
 	// Process may be nil: outages of services are then refused.
 	Process ProcessEngine
+	// Requests may be nil: faults of requests are then refused.
+	Requests RequestEngine
 	// Resolve turns what a fault is aimed at, a target's name or a selector, into places
 	// that exist now.
 	Resolve func(ctx context.Context, s fault.Spec) (target.Target, error)
@@ -262,7 +264,7 @@ func (m *Manager) check(s fault.Spec, hold bool) (fault.Spec, error) {
 	if s.Direction == "" {
 		s.Direction = fault.To
 	}
-	return s, nil
+	return withSeed(s), nil
 }
 
 // apply makes h, unless something is in its way: the error is an obstacle then.

@@ -42,6 +42,9 @@ func (m *Manager) plan(ctx context.Context, h *held) error {
 	if h.fault.Spec.Outage != nil {
 		return m.planOutage(h)
 	}
+	if h.fault.Spec.Request != nil {
+		return m.planRequests(h)
+	}
 	if !h.isPacket() {
 		return m.planStream(h)
 	}
@@ -70,6 +73,10 @@ func (m *Manager) aim(ctx context.Context, h *held) error {
 	h.target = t
 	if o := h.fault.Spec.Outage; o != nil {
 		h.slots = serviceSlots(o)
+		return nil
+	}
+	if h.fault.Spec.Request != nil {
+		h.slots = []slot{requestSlot(t)}
 		return nil
 	}
 	if !h.isPacket() {
@@ -113,6 +120,9 @@ func placesOf(t target.Target, d fault.Direction) ([]target.Place, error) {
 func (h *held) placement() []string {
 	if h.fault.Spec.Outage != nil {
 		return h.outagePlacement()
+	}
+	if h.fault.Spec.Request != nil {
+		return []string{"http-proxy at " + h.target.HTTPProxy.String()}
 	}
 	if !h.isPacket() {
 		if p := h.target.Toxiproxy; p != nil {

@@ -238,6 +238,9 @@ func (m *Manager) enterMoved(ctx context.Context, h *held) (after *held, leave f
 
 // mayReattach refuses a place where the fault could not have been applied.
 func (m *Manager) mayReattach(ctx context.Context, h, after *held) error {
+	if h.fault.Spec.Request != nil {
+		return m.planRequests(after)
+	}
 	if !h.isPacket() {
 		return m.planStream(after)
 	}

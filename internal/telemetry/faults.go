@@ -17,6 +17,7 @@ type carrier struct{ engine, kind string }
 var carriers = []carrier{
 	{string(fault.Netem), "packet"}, {string(fault.EBPF), "packet"}, {string(fault.EBPF), "content"}, {string(fault.Stream), "stream"},
 	{string(fault.Process), "outage"},
+	{string(fault.Application), "request"},
 }
 
 func carrierOf(f fault.Fault) carrier {
@@ -27,6 +28,8 @@ func carrierOf(f fault.Fault) carrier {
 		return carrier{string(f.Engine), "outage"}
 	case len(f.Spec.Toxics) > 0:
 		return carrier{string(f.Engine), "stream"}
+	case f.Spec.Request != nil:
+		return carrier{string(f.Engine), "request"}
 	}
 	return carrier{string(f.Engine), "packet"}
 }
@@ -84,6 +87,7 @@ func (f *faults) observe(e fault.Event) {
 func (f *faults) Describe(ch chan<- *prometheus.Desc) {
 	f.events.Describe(ch)
 	f.packets.total.Describe(ch)
+	f.packets.requests.Describe(ch)
 	for _, d := range []*prometheus.Desc{f.held, f.queued, f.holds, f.waiting} {
 		ch <- d
 	}
@@ -133,6 +137,7 @@ func (f *faults) Collect(ch chan<- prometheus.Metric) {
 	gauge(f.waiting, float64(waiting))
 	f.events.Collect(ch)
 	f.packets.total.Collect(ch)
+	f.packets.requests.Collect(ch)
 }
 
 // buildInfo is 1, by what this build is.

@@ -12,8 +12,9 @@ import (
 // only grow. What a fault counted between the last look at it and a change of it, which
 // lets it count anew, is not in them. The caller sees to it that calls do not overlap.
 type packets struct {
-	total *prometheus.CounterVec
-	seen  map[string]*lastLook
+	total    *prometheus.CounterVec
+	requests *prometheus.CounterVec
+	seen     map[string]*lastLook
 }
 
 // lastLook is what a fault had counted when it was seen last.
@@ -30,7 +31,8 @@ func newPackets() *packets {
 			Name: "netemd_packets_total",
 			Help: "Packets that faults met, by what became of them: seen (all that were selected), lost, overflow (dropped by a full queue), late (dropped after the engine had stood still), refused (by the device), delayed, duplicated, reordered, corrupted, opened (let through because the engine was late).",
 		}, []string{"outcome", "engine", "kind"}),
-		seen: map[string]*lastLook{},
+		requests: newRequestsTotal(),
+		seen:     map[string]*lastLook{},
 	}
 	for _, c := range carriers {
 		p.add(c, fault.Counters{})
@@ -78,6 +80,10 @@ func (p *packets) count(f fault.Fault, at time.Time) {
 }
 
 func (p *packets) add(c carrier, n fault.Counters) {
+	if c.engine == string(fault.Application) {
+		addRequests(p.requests, n)
+		return
+	}
 	for outcome, v := range map[string]uint64{
 		"seen": n.Seen, "lost": n.Lost, "overflow": n.Overflow, "late": n.Late, "refused": n.Refused, "delayed": n.Delayed,
 		"duplicated": n.Duplicated, "reordered": n.Reordered, "corrupted": n.Corrupted, "opened": n.Opened,

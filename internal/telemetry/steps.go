@@ -45,6 +45,9 @@ func (t *Telemetry) Steps(c lease.Config) lease.Config {
 	if c.Stream != nil {
 		c.Stream = stream{c.Stream, s}
 	}
+	if c.Requests != nil {
+		c.Requests = requests{c.Requests, s}
+	}
 	traced := make(map[fault.Engine]lease.Engine, len(c.Engines))
 	for name, e := range c.Engines {
 		traced[name] = s.engine(e)

@@ -64,9 +64,9 @@ func (link) WantYAML() string { return "a link, such as {a: client, b: web}" }
 
 type service struct {
 	Name string `yaml:"name" strict:"required" want:"a name, once in the lab, such as api"`
-	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, echo, http-echo or grpc-echo"`
+	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, http-proxy, echo, http-echo or grpc-echo"`
 	Port port   `yaml:"port,omitempty"`
-	// Upstream and API are of a toxiproxy, ReplicaOf of a postgres, the rest but Name of commands.
+	// Upstream is of a toxiproxy or an http-proxy, API of a toxiproxy, ReplicaOf of a postgres, the rest but Name of commands.
 	Upstream     string                     `yaml:"upstream,omitempty" want:"NODE:PORT or ADDRESS:PORT, such as db:5432"`
 	API          port                       `yaml:"api,omitempty"`
 	ReplicaOf    string                     `yaml:"replica_of,omitempty" want:"the name of the postgres service that it is a standby of"`
@@ -102,12 +102,13 @@ func (ready) WantYAML() string {
 }
 
 type definition struct {
-	Node     string                           `yaml:"node" strict:"required" want:"the name of a node"`
-	Client   string                           `yaml:"client,omitempty" want:"the name of the node that its clients run in"`
-	Protocol target.Protocol                  `yaml:"protocol,omitempty" want:"tcp, udp, icmp, icmpv6, sctp or an IP protocol number from 1 to 255"`
-	Port     strictyaml.Several[target.Ports] `yaml:"port,omitempty" want:"a port from 1 to 65535 or a range of them, such as 5432 or 8000-8100, or a list of such"`
-	Proxy    string                           `yaml:"proxy,omitempty" want:"the name of a toxiproxy service of the node"`
-	Link     string                           `yaml:"link,omitempty" want:"A-B, the two ends of a link"`
+	Node      string                           `yaml:"node" strict:"required" want:"the name of a node"`
+	Client    string                           `yaml:"client,omitempty" want:"the name of the node that its clients run in"`
+	Protocol  target.Protocol                  `yaml:"protocol,omitempty" want:"tcp, udp, icmp, icmpv6, sctp or an IP protocol number from 1 to 255"`
+	Port      strictyaml.Several[target.Ports] `yaml:"port,omitempty" want:"a port from 1 to 65535 or a range of them, such as 5432 or 8000-8100, or a list of such"`
+	Proxy     string                           `yaml:"proxy,omitempty" want:"the name of a toxiproxy service of the node"`
+	HTTPProxy string                           `yaml:"http_proxy,omitempty" want:"the name of an http-proxy service of the node"`
+	Link      string                           `yaml:"link,omitempty" want:"A-B, the two ends of a link"`
 }
 
 // port is one port.

@@ -176,7 +176,7 @@ func (f *file) definition() lab.Definition {
 	for _, t := range f.Targets {
 		d.Targets = append(d.Targets, lab.TargetDefinition{
 			Name: t.Name, Node: t.Value.Node, Client: t.Value.Client, Protocol: uint8(t.Value.Protocol), Ports: t.Value.Port,
-			Proxy: t.Value.Proxy, Link: t.Value.Link,
+			Proxy: t.Value.Proxy, HTTPProxy: t.Value.HTTPProxy, Link: t.Value.Link,
 		})
 	}
 	return d
@@ -260,7 +260,7 @@ func fileOf(d lab.Definition) (file, error) {
 }
 
 func targetOf(t lab.TargetDefinition) definition {
-	return definition{Node: t.Node, Client: t.Client, Protocol: target.Protocol(t.Protocol), Port: slices.Clone(t.Ports), Proxy: t.Proxy, Link: t.Link}
+	return definition{Node: t.Node, Client: t.Client, Protocol: target.Protocol(t.Protocol), Port: slices.Clone(t.Ports), Proxy: t.Proxy, HTTPProxy: t.HTTPProxy, Link: t.Link}
 }
 
 func serviceOf(s lab.ServiceDefinition) service {

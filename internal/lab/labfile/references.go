@@ -19,12 +19,15 @@ import (
 func (f *file) references() (out []*strictyaml.Mistake) {
 	nodes, switches := f.Nodes.Names(), f.Switches.Names()
 	ends := append(slices.Clone(nodes), switches...)
-	var services, proxies []string
+	var services, proxies, httpProxies []string
 	for _, n := range f.Nodes {
 		for _, s := range n.Value.Services {
 			services = append(services, s.Name)
 			if s.Kind == lab.KindToxiproxy {
 				proxies = append(proxies, s.Name)
+			}
+			if s.Kind == lab.KindHTTPProxy {
+				httpProxies = append(httpProxies, s.Name)
 			}
 		}
 	}
@@ -68,6 +71,7 @@ func (f *file) references() (out []*strictyaml.Mistake) {
 		check(key+".node", t.Value.Node, "a node", nodes)
 		check(key+".client", t.Value.Client, "a node", nodes)
 		check(key+".proxy", t.Value.Proxy, "a toxiproxy service", proxies)
+		check(key+".http_proxy", t.Value.HTTPProxy, "an http-proxy service", httpProxies)
 	}
 	return out
 }
