@@ -178,7 +178,10 @@ func TestCallsEnd(t *testing.T) {
 	}
 	wait := func(what string) {
 		select {
-		case <-e.ended:
+		case err := <-e.ended:
+			if err == nil {
+				t.Errorf("%s: no cause", what)
+			}
 		case <-time.After(5 * time.Second):
 			t.Fatalf("%s: the server works for a client that has gone", what)
 		}
