@@ -1,0 +1,57 @@
+package kpi
+
+// Metric is a number that can be asked for.
+type Metric struct {
+	Name string
+	// Rate says that it is a share of a number of cases, which chance moves.
+	Rate bool
+	// Kinds is what the word in brackets is: empty for a metric without.
+	Kinds string
+	// Means says what it is and of which population, for people.
+	Means string
+}
+
+// Metrics are those that a KPI may ask for.
+var Metrics = []Metric{
+	{Name: "calls", Means: "logical calls that ended, those that were refused by the client's own policy too"},
+	{Name: "ok", Means: "logical calls that succeeded"},
+	{Name: "success", Rate: true, Means: "ok of calls"},
+	{Name: "errors", Kinds: "class", Means: "logical calls that failed with that class: timeout, reset, refused, eof, ..."},
+	{Name: "failed", Means: "logical calls that failed, of any class"},
+	{Name: "rejected", Means: "logical calls for which the policy made no attempt"},
+	{Name: "degraded", Means: "logical calls that a fallback answered; they are in ok"},
+	{Name: "attempts", Means: "attempts that reached for the network"},
+	{Name: "retries", Means: "attempts beside the first one of their call"},
+	{Name: "attempts_peak", Kinds: "bin", Means: "the most attempts that began in one bin of that width"},
+	{Name: "retries_peak", Kinds: "bin", Means: "the most retries that began in one bin of that width"},
+	{Name: "retries_mean", Kinds: "bin", Means: "retries per bin of that width, from the first to the last one"},
+	{Name: "p50_ms", Means: "median latency of the calls that the peer answered well, from when each was due"},
+	{Name: "p90_ms", Means: "90th percentile of the same"},
+	{Name: "p95_ms", Means: "95th percentile of the same"},
+	{Name: "p99_ms", Means: "99th percentile of the same"},
+	{Name: "max_ms", Means: "the largest of the same"},
+	{Name: "failed_p50_ms", Means: "median service time of failed calls that were attempted"},
+	{Name: "failed_max_ms", Means: "the largest of the same"},
+	{Name: "phase_p50_ms", Kinds: "part", Means: "median of a part of the call: connect, auth, query, ..."},
+	{Name: "turns", Means: "median of how often a good call waited for its peer"},
+	{Name: "slow", Means: "calls above the threshold of slow ones"},
+	{Name: "explained", Rate: true, Means: "slow calls with a cause, of slow"},
+	{Name: "causes", Kinds: "cause", Means: "slow calls with that cause"},
+	{Name: "events", Kinds: "event", Means: "things that policies did: breaker.opened, retry.scheduled, ..."},
+	{Name: "throughput", Means: "ok calls per second of the phase"},
+	{Name: "packets", Means: "packets that matched the fault"},
+	{Name: "measured", Rate: true, Means: "packets that the fault lost, of those that matched"},
+	{Name: "asked", Rate: true, Means: "the share of packets that the fault was asked to lose"},
+	{Name: "recovery_ms", Means: "from the fault's end to the first good call that was due after it"},
+	{Name: "server", Kinds: "counter", Means: "what the lab's servers counted"},
+}
+
+// find returns the metric of that name; nil for none.
+func find(name string) *Metric {
+	for i := range Metrics {
+		if Metrics[i].Name == name {
+			return &Metrics[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+package kpi
+
+import "math"
+
+// Value is a number that was measured. The zero Value is the number 0.
+type Value struct {
+	Number float64
+	// Of is how many cases a rate is of; 0 for what is no rate, or one that is exact.
+	Of int
+}
+
+// Rate is good of all; not a number where there is none.
+func Rate(good, all int) Value {
+	if all == 0 {
+		return Value{Number: math.NaN()}
+	}
+	return Value{Number: float64(good) / float64(all), Of: all}
+}
+
+// Known reports whether there is a number.
+func (v Value) Known() bool { return !math.IsNaN(v.Number) }
+
+// Measured looks up what was measured. The error says why there is nothing, such as a phase
+// that did not pass.
+type Measured func(Ref) (Value, error)
