@@ -8,9 +8,9 @@ import (
 )
 
 // policy is what the keys say.
-func (f file) policy() policy.Policy {
+func (f Keys) policy(name string) policy.Policy {
 	p := policy.Policy{
-		Name: f.Policy, Summary: f.Summary, Order: f.Order, CallTimeout: f.Timeout.Call, AttemptTimeout: f.Timeout.Attempt,
+		Name: name, Summary: f.Summary, Order: f.Order, CallTimeout: f.Timeout.Call, AttemptTimeout: f.Timeout.Attempt,
 	}
 	if r := f.Retry; r != nil {
 		p.Retry = &policy.Retry{MaxAttempts: r.MaxAttempts, Backoff: r.Backoff, Base: r.Base, Factor: float64(r.Factor), MaxDelay: r.MaxDelay, IgnorePushback: r.Obey != nil && !*r.Obey, On: r.On}
@@ -44,7 +44,7 @@ func (f file) policy() policy.Policy {
 
 // keys are a policy as a file has it.
 func keys(p policy.Policy) file {
-	f := file{Policy: p.Name, Summary: p.Summary, Order: p.Order, Timeout: timeout{Call: p.CallTimeout, Attempt: p.AttemptTimeout}}
+	f := file{Name: p.Name, Keys: Keys{Summary: p.Summary, Order: p.Order, Timeout: timeout{Call: p.CallTimeout, Attempt: p.AttemptTimeout}}}
 	if r := p.Retry; r != nil {
 		f.Retry = &retry{MaxAttempts: r.MaxAttempts, Backoff: r.Backoff, Base: r.Base, Factor: factor(r.Factor), MaxDelay: r.MaxDelay, On: r.On}
 		if r.IgnorePushback {

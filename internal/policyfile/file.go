@@ -10,10 +10,15 @@ import (
 	"netemd/qdisc"
 )
 
-// file is a policy as its keys, by package strictyaml. What is not said has the default of
-// package policy.
+// file is a policy as its keys, by package strictyaml.
 type file struct {
-	Policy  string         `yaml:"policy" strict:"required" want:"the policy's name, such as careful: letters, digits, '-', '_' and '.', at most 64"`
+	Name string `yaml:"policy" strict:"required" want:"the policy's name, such as careful: letters, digits, '-', '_' and '.', at most 64"`
+	Keys `yaml:",inline"`
+}
+
+// Keys are those of a policy but for its name, also in files of which it is a part. What is not
+// said has the default of package policy.
+type Keys struct {
 	Summary string         `yaml:"summary,omitempty" want:"a few words for people"`
 	Order   []policy.Layer `yaml:"order,omitempty" want:"the layers that the policy has, from the outermost to the innermost: fallback, timeout, retry, hedge, breaker, bulkhead, attempt_timeout"`
 
@@ -26,6 +31,11 @@ type file struct {
 	Fallback    *fallback    `yaml:"fallback,omitempty" strict:"empty"`
 	Deadline    *deadline    `yaml:"deadline,omitempty" strict:"empty"`
 	Idempotency *idempotency `yaml:"idempotency,omitempty" strict:"empty"`
+}
+
+// WantYAML is the form, after "want".
+func (Keys) WantYAML() string {
+	return "a client policy, such as {timeout: {attempt: 300ms}, retry: {max_attempts: 3}}"
 }
 
 // classes are classes of errors; one alone needs no list.

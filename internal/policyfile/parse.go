@@ -25,15 +25,25 @@ func Parse(path string, text []byte) (policy.Policy, error) {
 	if !doc.Readable() {
 		return policy.Policy{}, doc.Err()
 	}
-	doc.Add(zeros(doc, reflect.ValueOf(f), "")...)
-	p := f.policy()
-	if rest := doc.Check(errors.Join(checkName(f.Policy), fields(doc, p.Validate()))); rest != nil {
+	if rest := doc.Check(checkName(f.Name)); rest != nil {
 		return policy.Policy{}, rest
+	}
+	p, err := f.Policy(doc, "", f.Name)
+	if err != nil {
+		return policy.Policy{}, err
 	}
 	if err := doc.Err(); err != nil {
 		return policy.Policy{}, err
 	}
 	return p, nil
+}
+
+// Policy is what the keys at a key of a document say, empty for its top. What is wrong is told to
+// the document; the error is anything else.
+func (k Keys) Policy(doc *strictyaml.Document, key, name string) (policy.Policy, error) {
+	doc.Add(zeros(doc, reflect.ValueOf(k), key, "")...)
+	p := k.policy(name)
+	return p, doc.Check(fields(doc, key, p.Validate()))
 }
 
 // YAML is a policy as a file, which Parse reads back as the same. Its comments and what
@@ -67,7 +77,7 @@ func checkName(name string) error {
 var mayBeZero = []string{"budget.per_second", "bulkhead.queue", "deadline.reserve"}
 
 // zeros refuses zeros that would silently be the default: "max_attempts: 0" is not 3.
-func zeros(doc *strictyaml.Document, v reflect.Value, below string) (out []*strictyaml.Mistake) {
+func zeros(doc *strictyaml.Document, v reflect.Value, at, below string) (out []*strictyaml.Mistake) {
 	for field, in := range v.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		key := strings.TrimPrefix(below+"."+name, ".")
@@ -75,13 +85,13 @@ func zeros(doc *strictyaml.Document, v reflect.Value, below string) (out []*stri
 		switch {
 		case !in.IsValid(): // a section that is not there
 		case in.Kind() == reflect.Struct:
-			out = append(out, zeros(doc, in, key)...)
-		case (in.CanInt() || in.CanFloat()) && in.IsZero() && doc.Has(key) && !slices.Contains(mayBeZero, key):
+			out = append(out, zeros(doc, in, at, key)...)
+		case (in.CanInt() || in.CanFloat()) && in.IsZero() && doc.Has(within(at, key)) && !slices.Contains(mayBeZero, key):
 			want := field.Tag.Get("want")
 			if w, ok := reflect.TypeAssert[strictyaml.Wanter](in); ok {
 				want = w.WantYAML()
 			}
-			out = append(out, &strictyaml.Mistake{Key: key, Value: "0", Wrong: "is zero", Want: want})
+			out = append(out, &strictyaml.Mistake{Key: within(at, key), Value: "0", Wrong: "is zero", Want: want})
 		}
 	}
 	return out
@@ -89,11 +99,11 @@ func zeros(doc *strictyaml.Document, v reflect.Value, below string) (out []*stri
 
 // fields makes each *probe.RequestError of err what strictyaml knows. One class alone is no
 // list in the file.
-func fields(doc *strictyaml.Document, err error) error {
+func fields(doc *strictyaml.Document, at string, err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the validation's own
 		var errs []error
 		for _, e := range joined.Unwrap() {
-			errs = append(errs, fields(doc, e))
+			errs = append(errs, fields(doc, at, e))
 		}
 		return errors.Join(errs...)
 	}
@@ -101,9 +111,17 @@ func fields(doc *strictyaml.Document, err error) error {
 	if !ok {
 		return err
 	}
-	field := r.Field
+	field := within(at, r.Field)
 	if alone, ok := strings.CutSuffix(field, "[0]"); ok && !doc.Has(field) {
 		field = alone
 	}
 	return &qdisc.FieldError{Field: field, Value: r.Value, Want: r.Want}
+}
+
+// within is a key in what stands at another one.
+func within(at, key string) string {
+	if at == "" {
+		return key
+	}
+	return at + "." + key
 }
