@@ -14,7 +14,7 @@ import (
 	"netemd/qdisc"
 )
 
-func plan() Plan {
+func compared() Plan {
 	return Plan{
 		Target: "pg", Packet: qdisc.Netem{Loss: 20}, Direction: fault.To, Engine: fault.Auto,
 		Request: probe.Request{Count: 200, Concurrency: 4, Timeout: 5 * time.Second}, Proxy: true, Asked: "loss 20% to pg",
@@ -29,7 +29,7 @@ func TestCompare(t *testing.T) {
 	a.during = func(layer string, faults int) {
 		stood = append(stood, layer+"/"+[]string{"none", "one", "more"}[faults])
 	}
-	c, err := Compare(t.Context(), plan(), a, a, quiet)
+	c, err := Compare(t.Context(), compared(), a, a, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestCompareSameMedian(t *testing.T) {
 	for _, turns := range []float64{1, 2, 5, 8} { // 1 and more: below that there is no row
 		a := newAgent()
 		a.turns = turns
-		c, err := Compare(t.Context(), plan(), a, a, quiet)
+		c, err := Compare(t.Context(), compared(), a, a, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestCompareInconclusive(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := newAgent()
 			c.set(a)
-			got, err := Compare(t.Context(), plan(), a, a, quiet)
+			got, err := Compare(t.Context(), compared(), a, a, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +127,7 @@ func TestCompareWarns(t *testing.T) {
 	} {
 		a := newAgent()
 		a.counters = c.counters
-		got, err := Compare(t.Context(), plan(), a, a, quiet)
+		got, err := Compare(t.Context(), compared(), a, a, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestCompareWarns(t *testing.T) {
 func TestCompareBusy(t *testing.T) {
 	a := newAgent()
 	a.busy, a.settle = 300, 290
-	c, err := Compare(t.Context(), plan(), a, a, quiet)
+	c, err := Compare(t.Context(), compared(), a, a, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestCompareBusy(t *testing.T) {
 func TestCompareWithoutMedian(t *testing.T) {
 	a := newAgent()
 	a.noSuccess = true
-	c, err := Compare(t.Context(), plan(), a, a, quiet)
+	c, err := Compare(t.Context(), compared(), a, a, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestCompareWithoutMedian(t *testing.T) {
 }
 
 func TestCompareWithoutProxy(t *testing.T) {
-	a, p := newAgent(), plan()
+	a, p := newAgent(), compared()
 	p.Proxy = false
 	c, err := Compare(t.Context(), p, a, a, quiet)
 	if err != nil || len(c.Rows) != 2 {
@@ -185,7 +185,7 @@ func TestCompareInterrupted(t *testing.T) {
 			}
 			n++
 		}
-		_, err := Compare(ctx, plan(), a, a, quiet)
+		_, err := Compare(ctx, compared(), a, a, quiet)
 		if !errors.Is(err, errStop) {
 			t.Errorf("phase %d: error %v", phase, err)
 		}
@@ -198,7 +198,7 @@ func TestCompareInterrupted(t *testing.T) {
 func TestCompareApplyFails(t *testing.T) {
 	a := newAgent()
 	a.applyErr = fault.ErrConflict
-	if _, err := Compare(t.Context(), plan(), a, a, quiet); !errors.Is(err, fault.ErrConflict) {
+	if _, err := Compare(t.Context(), compared(), a, a, quiet); !errors.Is(err, fault.ErrConflict) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func TestCompareKinds(t *testing.T) {
 		{"tcp connect", probe.Request{Kind: probe.KindTCP}, 0, "none packet proxy", "wait for no answer of the server", "a new connection"},
 		{"udp", probe.Request{Kind: probe.KindUDP}, 1, "none packet", "a TCP proxy carries no packets", "a packet of 64B there and back"},
 	} {
-		a, p := newAgent(), plan()
+		a, p := newAgent(), compared()
 		a.turns = c.turns
 		c.request.Count = 100
 		p.Request = c.request
@@ -253,7 +253,7 @@ func TestCompareKinds(t *testing.T) {
 // TestCompareOpenLoop: a run that only its duration ends has the same loop in every row, and a
 // calibration that ends by its count.
 func TestCompareOpenLoop(t *testing.T) {
-	a, p := newAgent(), plan()
+	a, p := newAgent(), compared()
 	p.Request = probe.Request{Duration: time.Minute, Warmup: time.Second, Open: &probe.OpenLoop{Stages: []probe.Stage{{From: 10, To: 10}}}}
 	a.endless = 600
 	c, err := Compare(t.Context(), p, a, a, quiet)

@@ -1,0 +1,254 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"netemd/internal/experiment/plan"
+	"netemd/internal/fault"
+	"netemd/internal/kpi"
+	"netemd/probe"
+)
+
+// Caller makes the calls of an experiment.
+type Caller interface {
+	// Calls makes them under the client policy of that name and text, none where the text is
+	// empty. What was measured until an error, or until ctx ended, comes with the error.
+	Calls(ctx context.Context, r probe.Request, policy string, text []byte, progress func(probe.Progress)) (Calls, error)
+}
+
+// Calls are calls that were made.
+type Calls struct {
+	Samples []probe.Sample
+	// Unix is what makes Unix time of the samples' clock.
+	Unix time.Duration
+}
+
+// Runner carries a plan out, case by case. Make a new one for each run.
+type Runner struct {
+	Plan   plan.Plan
+	Caller Caller
+	Faults Faults
+	// Progress, when set, is told what happens: a phrase, and how far the calls are.
+	Progress func(step string, p probe.Progress)
+	// Now is the time; nil: time.Now.
+	Now func() time.Time
+
+	observations Observations
+}
+
+// Run returns what was measured. Every fault is cleared on every way out. When ctx ends, what
+// was measured until then comes with ctx's cause; other errors of one case end the run, too.
+func (r *Runner) Run(ctx context.Context) (Observations, error) {
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	for _, c := range r.Plan.Cases {
+		if err := r.oneCase(ctx, c); err != nil {
+			return r.observations, fmt.Errorf("case %s: %w", c.Name, err)
+		}
+	}
+	return r.observations, nil
+}
+
+func (r *Runner) oneCase(ctx context.Context, c plan.Case) error {
+	if !c.Control.IsZero() {
+		if err := r.calls(ctx, c, kpi.Control, 0, c.Control); err != nil {
+			return err
+		}
+	}
+	for repeat := 1; repeat <= r.Plan.Repeats; repeat++ {
+		once := r.separate
+		if c.Continuous() {
+			once = r.continuous
+		}
+		if err := once(ctx, c, repeat); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// calls is a phase that is a run of its own, without a fault.
+func (r *Runner) calls(ctx context.Context, c plan.Case, phase string, repeat int, e plan.Extent) error {
+	calls, err := r.call(ctx, c, phase, repeat, e)
+	r.observe(c, phase, repeat, calls, window(calls.Samples), nil, err)
+	return err
+}
+
+// call makes the calls of an extent.
+func (r *Runner) call(ctx context.Context, c plan.Case, phase string, repeat int, e plan.Extent) (Calls, error) {
+	return r.callWith(ctx, c, phase, repeat, e, func() {})
+}
+
+// callWith also says when the first of them are under way.
+func (r *Runner) callWith(ctx context.Context, c plan.Case, phase string, repeat int, e plan.Extent, first func()) (Calls, error) {
+	q := c.Load
+	q.Count, q.Duration = e.Calls, e.For
+	// Each repeat draws anew, and the same plan the same.
+	q.Seed = fault.Seed(r.Plan.Seed, repeat+1)
+	step := fmt.Sprintf("%s: %s", c.Name, phase)
+	if repeat > 0 {
+		step = fmt.Sprintf("%s: repeat %d of %d, %s", c.Name, repeat, r.Plan.Repeats, phase)
+	}
+	return r.Caller.Calls(ctx, q, c.Policy, r.Plan.Policies[c.Policy], func(p probe.Progress) {
+		first()
+		if r.Progress != nil {
+			r.Progress(step, p)
+		}
+	})
+}
+
+// separate has a run under the faults, and one after them.
+func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
+	s := standing{runner: r, repeat: repeat}
+	for i := range c.Faults {
+		if err := s.apply(ctx, &c.Faults[i]); err != nil {
+			s.release(ctx)
+			return err
+		}
+	}
+	calls, err := r.call(ctx, c, kpi.Fault, repeat, c.Fault)
+	s.release(ctx)
+	r.observe(c, kpi.Fault, repeat, calls, window(calls.Samples), s.outcome(c), err)
+	if err != nil || c.Recovery.IsZero() {
+		return err
+	}
+	return r.calls(ctx, c, kpi.Recovery, repeat, c.Recovery)
+}
+
+// continuous has one run, through which the faults come and go.
+func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error {
+	calling, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	timeline, over := context.WithCancelCause(ctx)
+	defer over(nil)
+	began := make(chan struct{})
+	var calls Calls
+	var failed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { over(errEnded) }()
+		first := sync.OnceFunc(func() { close(began) })
+		whole := plan.Extent{For: c.Warmup.For + c.Fault.For + c.Recovery.For}
+		calls, failed = r.callWith(calling, c, "all phases", repeat, whole, first)
+	}()
+	select {
+	case <-began:
+	case <-ended:
+	}
+	t := r.pass(timeline, c, repeat)
+	if t.err == nil && !t.healed.IsZero() {
+		<-ended // the recovery is what is left
+	} else if !errors.Is(t.err, errEnded) {
+		stop(t.err)
+		<-ended
+	}
+	err := cmp.Or(failed, t.err)
+	at := func(t time.Time) int64 { return t.Add(-calls.Unix).UnixNano() }
+	all := window(calls.Samples)
+	if t.begin.IsZero() || t.end.IsZero() {
+		r.observe(c, kpi.Fault, repeat, calls, all, t.outcome, cmp.Or(err, errEnded))
+		return err
+	}
+	if c.Warmup.For > 0 {
+		r.observe(c, kpi.Warmup, repeat, calls, span{all.begin, at(t.begin)}, nil, err)
+	}
+	r.observe(c, kpi.Fault, repeat, calls, span{at(t.begin), at(t.end)}, t.outcome, err)
+	if c.Recovery.For > 0 {
+		r.observe(c, kpi.Recovery, repeat, calls, span{at(t.healed), all.end}, nil, err)
+	}
+	return err
+}
+
+// passed is when the phases of a continuous run began.
+type passed struct {
+	begin, end, healed time.Time
+	outcome            *outcome
+	err                error
+}
+
+// pass waits out the warm-up and has the faults stand in their times.
+func (r *Runner) pass(ctx context.Context, c plan.Case, repeat int) (p passed) {
+	if p.err = sleep(ctx, c.Warmup.For); p.err != nil {
+		return p
+	}
+	s := standing{runner: r, repeat: repeat}
+	defer func() {
+		s.release(ctx)
+		p.outcome = s.outcome(c)
+		p.healed = r.Now()
+	}()
+	p.begin = r.Now()
+	for _, step := range steps(c) {
+		if p.err = sleep(ctx, step.at-r.Now().Sub(p.begin)); p.err != nil {
+			return p
+		}
+		switch {
+		case step.apply != nil:
+			p.err = s.apply(ctx, step.apply)
+		case step.release != nil:
+			s.end(ctx, step.release)
+		}
+		if p.err != nil {
+			return p
+		}
+	}
+	p.end = r.Now()
+	return p
+}
+
+// span is a time of the samples' clock.
+type span struct{ begin, end int64 }
+
+// window is from when the first call was due to when the last one ended.
+func window(samples []probe.Sample) span {
+	if len(samples) == 0 {
+		return span{}
+	}
+	w := span{math.MaxInt64, math.MinInt64}
+	for _, s := range samples {
+		w.begin, w.end = min(w.begin, dueNS(s)), max(w.end, s.EndNS)
+	}
+	w.end++ // a span is without its end
+	return w
+}
+
+// observe keeps the samples that were due in a span.
+func (r *Runner) observe(c plan.Case, phase string, repeat int, calls Calls, in span, faults *outcome, err error) {
+	o := Observation{Case: c.Name, Phase: phase, Repeat: repeat, Begin: in.begin, End: in.end, Asked: math.NaN()}
+	for _, s := range calls.Samples {
+		if due := dueNS(s); in.begin <= due && due < in.end {
+			o.Samples = append(o.Samples, s)
+		}
+	}
+	if faults != nil {
+		o.Counters, o.Asked, o.Void = faults.counters, faults.asked, faults.void
+	}
+	switch {
+	case err != nil:
+		o.Void = "the run broke off: " + err.Error()
+	case len(o.Samples) == 0 && o.Void == "":
+		o.Void = "no call was due in it"
+	}
+	r.observations = append(r.observations, o)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+var errEnded = errors.New("the calls ended before the phase did")

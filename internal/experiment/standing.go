@@ -1,0 +1,146 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"netemd/internal/experiment/plan"
+	"netemd/internal/fault"
+)
+
+// standing are the faults of a phase, as far as they were made.
+type standing struct {
+	runner *Runner
+	repeat int
+	faults []stood
+}
+
+// stood is a fault that is held, or was.
+type stood struct {
+	of      *plan.Timed
+	holding *Holding
+	last    fault.Fault
+	void    string
+}
+
+// outcome is what became of the faults of a phase.
+type outcome struct {
+	// counters of the packet faults; nil without one.
+	counters *fault.Counters
+	// asked is the loss of the only packet fault; NaN without one.
+	asked float64
+	// void says why the phase counts for nothing.
+	void string
+}
+
+// step is a fault that begins or ends.
+type step struct {
+	at             time.Duration
+	apply, release *plan.Timed
+}
+
+// steps are the beginnings and ends of the faults in their order, and the phase's end; of
+// those at one time the ends come first.
+func steps(c plan.Case) []step {
+	all := []step{{at: c.Fault.For}}
+	for i := range c.Faults {
+		f := &c.Faults[i]
+		all = append(all, step{at: f.At, apply: f})
+		if f.For > 0 {
+			all = append(all, step{at: f.At + f.For, release: f})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b step) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), order(a)-order(b))
+	})
+	return all
+}
+
+func order(s step) int {
+	switch {
+	case s.release != nil:
+		return 0
+	case s.apply != nil:
+		return 1
+	}
+	return 2
+}
+
+// apply makes a fault; each repeat has a seed of its own, which follows from the plan's.
+func (s *standing) apply(ctx context.Context, t *plan.Timed) error {
+	spec := t.Spec
+	if spec.Packet != nil {
+		packet := *spec.Packet
+		packet.Seed = fault.Seed(cmp.Or(packet.Seed, s.runner.Plan.Seed), s.repeat)
+		spec.Packet = &packet
+	}
+	h, err := Hold(ctx, s.runner.Faults, spec, nil)
+	if err != nil {
+		return err
+	}
+	s.faults = append(s.faults, stood{of: t, holding: h})
+	return nil
+}
+
+// end takes a fault away.
+func (s *standing) end(ctx context.Context, t *plan.Timed) {
+	for i := range s.faults {
+		f := &s.faults[i]
+		if f.of != t || f.holding == nil {
+			continue
+		}
+		last, err := f.holding.Release(ctx)
+		gaps := f.holding.Gaps()
+		f.last, f.holding = last, nil
+		switch {
+		case err != nil:
+			f.void = fmt.Sprintf("the fault %s was not held to its end: %v", last.ID, err)
+		case last.State != fault.Active:
+			f.void = fmt.Sprintf("the fault %s was %s", last.ID, last.State)
+		case gaps.Count > 0:
+			f.void = fmt.Sprintf("the fault %s was not in force for %v", last.ID, gaps.Total.Round(time.Millisecond))
+		case last.Spec.Packet != nil && last.Counters.Seen == 0:
+			f.void = fmt.Sprintf("no packet matched the fault %s", last.ID)
+		}
+	}
+}
+
+// release takes all away that still stand, in the opposite order.
+func (s *standing) release(ctx context.Context) {
+	for i := len(s.faults) - 1; i >= 0; i-- {
+		s.end(ctx, s.faults[i].of)
+	}
+}
+
+// outcome is asked for when all are released.
+func (s *standing) outcome(c plan.Case) *outcome {
+	if len(c.Faults) == 0 {
+		return nil
+	}
+	o := &outcome{asked: math.NaN()}
+	packets := 0
+	for _, f := range s.faults {
+		if o.void == "" {
+			o.void = f.void
+		}
+		if p := f.last.Spec.Packet; p != nil {
+			if o.counters == nil {
+				o.counters = &fault.Counters{}
+			}
+			*o.counters = o.counters.Add(f.last.Counters)
+			o.asked = float64(p.Loss) / 100
+			packets++
+		}
+	}
+	if packets != 1 {
+		o.asked = math.NaN()
+	}
+	if o.void == "" && len(s.faults) < len(c.Faults) {
+		o.void = "not every fault was made"
+	}
+	return o
+}
