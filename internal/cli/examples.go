@@ -15,6 +15,13 @@ netemctl compare --target pg --loss 20%   # why packet loss is not latency
 netemctl loss 20% --target pg             # every fault ends by itself: --ttl 10m
 netemctl clear --all`,
 
+	"run": `
+netemctl run pg/loss-tail
+netemctl run 'pg/*' --repeats 5 --out out/pg
+netemctl run ./mine.yaml -o json`,
+	"catalogue": `
+netemctl catalogue
+netemctl catalogue pg/loss-tail > mine.yaml   # to begin one of your own with`,
 	"loss": `
 netemctl loss 20% --target pg
 netemctl loss 20% --target container:web:8080   # or pid:N, host:NAME, ...

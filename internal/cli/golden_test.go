@@ -58,6 +58,10 @@ func TestGolden(t *testing.T) {
 			"process kill", "process kill web/a/b", "process kill web/a web/a", "process kill web/a --count 3", "process kill web/a --every 1s --down 2s", "process kill web/a --every 1s --down 0s", "process kill web/a --at-most 2",
 			"process kill web/a --jitter 60% --every 1s", "process kil web/a", "process kill web/a -o json -- true",
 		}},
+		{name: "run", world: world{agent: &fakeAgent{}}, lines: []string{
+			"run --help", "run testdata/tail-plan.yaml", "run testdata/tail-plan.yaml --repeats 1 --seed 9 -o json", "run testdata/bad-plan.yaml", "run testdata/none.yaml", "run", "run testdata/tail-plan.yaml --repeats 0", "run pg/los-tail", "run [", "run --all x", "run testdata/tail-plan.yaml testdata/tail-plan.yaml -o jsonl", "list",
+			"catalogue", "catalogue pg/baseline", "catalogue pg/*", "catalogue x", "catalogue -o json",
+		}},
 		{name: "schedule", world: world{agent: &fakeAgent{}}, lines: []string{
 			"apply --schedule testdata/brownout.yaml --target pg --dry-run", "apply --schedule testdata/brownout.yaml --seed 4 --target pg --dry-run", "apply --schedule testdata/short.yaml --target pg --dry-run -o json", "apply --schedule testdata/flaps.yaml --target pg --dry-run",
 			"apply --schedule testdata/short.yaml --target pg", "list", "show f1", "show f1 -o json", "apply --schedule testdata/short.yaml --target pg -- true",

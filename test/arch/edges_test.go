@@ -85,12 +85,15 @@ var allowed = map[string][]string{
 	"internal/telemetry": {"api/", "internal/config", "internal/content", "internal/fault", "internal/lease", "internal/target", "internal/version", "qdisc"},
 	"internal/agent": {"internal/cgroup", "internal/profile", "api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/failpoint", "internal/fault", "internal/feature", "internal/feature/",
 		"internal/lab", "internal/lab/", "internal/lease", "internal/location", "internal/container", "internal/offload", "internal/policyfile", "internal/prober", "internal/target", "internal/telemetry", "internal/testbed", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
-	"internal/experiment": {"internal/fault", "probe", "probe/policy", "qdisc"},
-	"internal/catalogue":  {"internal/experiment", "internal/fault", "probe", "qdisc"},
+	// What must hold of the numbers of an experiment, as one line.
+	"internal/kpi":             {"internal/strictyaml", "qdisc"},
+	"internal/experiment":      {"internal/experiment/plan", "internal/fault", "internal/kpi", "probe", "probe/policy", "qdisc"},
+	"internal/experiment/plan": {"internal/fault", "internal/impairment", "internal/kpi", "internal/policyfile", "internal/strictyaml", "probe", "qdisc"},
+	"internal/catalogue":       {"internal/experiment", "internal/fault", "probe", "qdisc"},
 	// Servers that answer with what they were asked, and their contract.
 	"internal/testbed": {"internal/child", "probe/grpc/echo", "probe/tcp", "probe/udp"},
-	"internal/report":  {"internal/experiment", "internal/fault", "internal/version", "probe", "qdisc"},
-	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/fault", "internal/feature", "internal/lab", "internal/lab/labfile",
+	"internal/report":  {"internal/experiment", "internal/fault", "internal/kpi", "internal/version", "probe", "qdisc"},
+	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/experiment/plan", "internal/fault", "internal/feature", "internal/kpi", "internal/lab", "internal/lab/labfile",
 		"internal/policyfile", "internal/strictyaml", "internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "probe/policy", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 	// Certificates for tests of TLS.

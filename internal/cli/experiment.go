@@ -1,0 +1,372 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"netemd/internal/catalogue"
+	"netemd/internal/client"
+	"netemd/internal/experiment"
+	plans "netemd/internal/experiment/plan"
+	"netemd/internal/fault"
+	"netemd/internal/kpi"
+	"netemd/internal/policyfile"
+	"netemd/internal/report"
+	"netemd/probe"
+)
+
+// runFlags change what a plan says.
+type runFlags struct {
+	seed    uint64
+	repeats int
+	all     bool
+	out     string
+}
+
+func (a *app) experiment() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use: "run NAME|PATTERN|FILE... [flags]", Short: "Run experiments: control, fault, recovery, and a verdict",
+		DisableFlagsInUseLine: true, Args: cobra.ArbitraryArgs, ValidArgsFunction: completeExperiments,
+		Long: `Run experiments as their plans say: calls without a fault, then with it, then after it,
+several times, and judge what was measured by the plan's conditions. 'netemctl catalogue'
+lists those that are built in; docs/experiments.md says what a plan of your own is.
+
+It exits 3 when a condition does not hold, and 4 when one cannot be judged, as when the
+fault was lost on the way or no packet met it.`,
+	}
+	cmd.Flags().Var(typed(&f.seed, "N", unsigned[uint64](64, 1), nil), "seed", "seed of all that is drawn, instead of the plan's")
+	cmd.Flags().Var(typed(&f.repeats, "N", integer(1, plans.MaxRepeats), nil), "repeats", "repeats of each case, instead of the plan's")
+	cmd.Flags().BoolVar(&f.all, "all", false, "every experiment of the catalogue")
+	cmd.Flags().StringVar(&f.out, "out", "", "write result.json and samples.jsonl to this `DIR`, of several experiments below it")
+	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
+		all, err := f.plans(args)
+		if err != nil {
+			return err
+		}
+		return a.runExperiments(cmd.Context(), all, f.out)
+	})
+	return cmd
+}
+
+// plans are those that a command line means.
+func (f runFlags) plans(args []string) (all []plans.Plan, err error) {
+	switch {
+	case f.all && len(args) > 0:
+		return nil, usageError{errors.New("--all has no names beside it")}
+	case f.all:
+		all = catalogue.Plans()
+	case len(args) == 0:
+		return nil, usageError{fault.WithHint(errors.New("run: takes at least one experiment"), "write: netemctl run NAME, or --all; see 'netemctl catalogue'")}
+	}
+	for _, word := range args {
+		var found []plans.Plan
+		if catalogue.IsFile(word) {
+			p, err := readPlan(word)
+			if err != nil {
+				return nil, err
+			}
+			found = []plans.Plan{p}
+		} else if found, err = catalogue.Match(word); err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	for i := range all {
+		all[i].Repeats = cmp.Or(f.repeats, all[i].Repeats)
+		all[i].Seed = cmp.Or(f.seed, all[i].Seed, rand.Uint64()) //nolint:forbidigo // the one draw that nothing repeats: it is told
+		if err := policies(&all[i], ""); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func completeExperiments(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, p := range catalogue.Plans() {
+		names = append(names, cobra.CompletionWithDesc(p.Name, p.Question))
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}
+
+func (a *app) catalogue() *cobra.Command {
+	return &cobra.Command{
+		Use: "catalogue [NAME]", Short: "The experiments that are built in, or the plan of one",
+		Args: cobra.MaximumNArgs(1), DisableFlagsInUseLine: true, ValidArgsFunction: completeExperiments,
+		RunE: a.do(func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				text, ok := catalogue.Text(args[0])
+				if !ok {
+					_, err := catalogue.Match(args[0])
+					return cmp.Or(err, error(usageError{errors.New("catalogue: a name, and no pattern")}))
+				}
+				_, err := a.out.Write(text)
+				return err
+			}
+			var rows []experimentRow
+			for _, p := range catalogue.Plans() {
+				rows = append(rows, experimentRow{Name: p.Name, Question: p.Question, Lab: p.Lab, Cases: len(p.Cases), KPIs: len(p.KPIs)})
+			}
+			return a.emit(answer{kind: "catalogue", data: map[string]any{"experiments": rows}, lines: anys(rows), table: func(w io.Writer, s style) {
+				t := table{head: []string{"EXPERIMENT", "LAB", "CASES", "KPIS", "QUESTION"}, right: map[int]bool{2: true, 3: true}}
+				for _, r := range rows {
+					t.add(r.Name, r.Lab, strconv.Itoa(r.Cases), strconv.Itoa(r.KPIs), r.Question)
+				}
+				t.write(w, s)
+			}})
+		}),
+	}
+}
+
+// experimentRow is an experiment of the catalogue.
+type experimentRow struct {
+	Name     string `json:"name"`
+	Question string `json:"question"`
+	Lab      string `json:"lab"`
+	Cases    int    `json:"cases"`
+	KPIs     int    `json:"kpis"`
+}
+
+// readPlan reads a file with a plan, and the policies that it names.
+func readPlan(path string) (plans.Plan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return plans.Plan{}, fmt.Errorf("run: %w", err)
+	}
+	p, err := plans.Parse(path, text)
+	if err != nil {
+		return p, err
+	}
+	return p, policies(&p, path)
+}
+
+// policies reads those that a plan names and does not have: built-in ones, and files beside it.
+func policies(p *plans.Plan, path string) error {
+	for _, c := range p.Cases {
+		name := c.Policy
+		if name == "" || p.Policies[name] != nil {
+			continue
+		}
+		file := name
+		if strings.HasSuffix(name, ".yaml") && !filepath.IsAbs(name) {
+			file = filepath.Dir(path) + "/" + name
+		}
+		called, text, err := policyfile.Load(file)
+		if err != nil {
+			return fmt.Errorf("%s: cases.%s.load.policy: %w", path, c.Name, err)
+		}
+		if _, err := policyfile.Parse(called, text); err != nil {
+			return err
+		}
+		p.Policies[name] = text
+	}
+	return nil
+}
+
+// planCaller makes the calls by the agent.
+type planCaller struct{ agent Agent }
+
+func (c planCaller) Calls(ctx context.Context, r probe.Request, policy string, text []byte, progress func(probe.Progress)) (experiment.Calls, error) {
+	var calls experiment.Calls
+	_, err := c.agent.RunProbe(ctx, r, client.ProbeRun{
+		PolicyFile: policy, PolicyYAML: text, Progress: progress,
+		Samples: func(lines []byte, unix time.Duration) error {
+			calls.Unix = unix
+			return client.EachSample(lines, func(s probe.Sample) error {
+				calls.Samples = append(calls.Samples, s)
+				return nil
+			})
+		},
+	})
+	probe.BySeq(calls.Samples)
+	return calls, err
+}
+
+// runExperiments runs one after the other, and tells and writes each as it ends. A run that
+// breaks off is the last one.
+func (a *app) runExperiments(ctx context.Context, all []plans.Plan, out string) error {
+	agent, err := a.dial()
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	if err := prepare(out); err != nil {
+		return err
+	}
+	var done report.Experiments
+	var broken error
+	for _, p := range all {
+		e, observed, err := a.runPlan(ctx, agent, p)
+		done.Experiments = append(done.Experiments, e)
+		dir := out
+		if out != "" && len(all) > 1 {
+			dir = filepath.Join(out, p.Name)
+		}
+		if dir != "" {
+			err = errors.Join(err, report.WriteExperiment(dir, e, observed))
+		}
+		if a.output != outJSON {
+			err = errors.Join(err, a.emit(answer{kind: "run", data: e, table: experimentText(e)}))
+		}
+		if broken = err; err != nil {
+			break
+		}
+	}
+	if a.output == outJSON {
+		broken = errors.Join(broken, a.emit(answer{kind: "run", data: done}))
+	}
+	if out != "" {
+		a.say("result: %s", out)
+	}
+	return errors.Join(broken, verdicts(done.Experiments))
+}
+
+// verdicts is the error that makes the exit code of all verdicts, the worst one.
+func verdicts(all []report.Experiment) error {
+	var failed, open []string
+	for _, e := range all {
+		switch e.Verdict {
+		case kpi.Failed:
+			failed = append(failed, e.Name)
+		case kpi.Inconclusive:
+			open = append(open, e.Name)
+		}
+	}
+	switch {
+	case len(failed) > 0:
+		return fmt.Errorf("run: %w: %s", errFailed, strings.Join(failed, ", "))
+	case len(open) > 0:
+		return fmt.Errorf("run: %w: %s", errInconclusive, strings.Join(open, ", "))
+	}
+	return nil
+}
+
+// runPlan carries one plan out. The error is why it broke off; what was measured until then is
+// judged nevertheless.
+func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan) (report.Experiment, experiment.Observations, error) {
+	pr := a.progress()
+	defer pr.end()
+	e := report.Experiment{Name: p.Name, Question: p.Question, Seed: p.Seed, Repeats: p.Repeats}
+	down, err := a.planLab(ctx, agent, p.Lab, pr)
+	var observed experiment.Observations
+	if err == nil {
+		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Now: a.env.Now, Progress: func(step string, at probe.Progress) {
+			pr.step(p.Name+": "+step, at.Done, at.Count)
+		}}
+		observed, err = r.Run(ctx)
+		err = errors.Join(err, down(context.WithoutCancel(ctx)))
+	}
+	judged := experiment.Judge(p, observed)
+	e.KPIs, e.Verdict = report.Judged(judged), experiment.Verdict(judged)
+	if err != nil {
+		e.Verdict, e.Reason = kpi.Inconclusive, err.Error()
+	}
+	return e, observed, err
+}
+
+// planLab makes the plan's lab, unless it is up already; down takes down what it made.
+func (a *app) planLab(ctx context.Context, agent Agent, name string, pr *progress) (down func(context.Context) error, err error) {
+	nothing := func(context.Context) error { return nil }
+	if name == "" {
+		return nothing, nil
+	}
+	request, err := a.labRequest(name, "")
+	if err != nil {
+		return nothing, err
+	}
+	labs, err := agent.Labs(ctx)
+	if err != nil {
+		return nothing, err
+	}
+	for _, l := range labs {
+		if l.Name == request.Name {
+			return nothing, nil
+		}
+	}
+	info, err := agent.LabUp(ctx, request, func(step string) { pr.step("lab: "+step, 0, 0) })
+	if err != nil {
+		return nothing, err
+	}
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, labDownLimit)
+		defer cancel()
+		_, err := agent.LabDown(ctx, info.Name)
+		return err
+	}, nil
+}
+
+// labDownLimit bounds the end of a lab after a run.
+const labDownLimit = time.Minute
+
+func experimentText(e report.Experiment) func(io.Writer, style) {
+	return func(w io.Writer, s style) {
+		fmt.Fprintf(w, "%s: %s\n", s.bold(e.Name), paintKPI(s, e.Verdict))
+		if e.Question != "" {
+			wrap(w, e.Question)
+		}
+		fmt.Fprintln(w)
+		t := table{head: []string{"VERDICT", "CASE", "CONDITION", "MEASURED", "REFERENCE"}}
+		for _, k := range e.KPIs {
+			measured := k.Reason
+			if k.Reason == "" {
+				measured = numbersText(k.Measured)
+			}
+			t.add(paintKPI(s, k.Verdict), k.Case, k.Condition, measured, k.Reference)
+		}
+		t.write(w, s)
+		fmt.Fprintln(w)
+		wrap(w, fmt.Sprintf("%d repeats of each case, seed %d.", e.Repeats, e.Seed))
+		if e.Reason != "" {
+			wrap(w, "The run broke off: "+e.Reason)
+		}
+	}
+}
+
+func numbersText(all []report.Number) string {
+	var out []string
+	for _, n := range all {
+		text := n.Name
+		switch {
+		case n.Phase != kpi.Fault && n.Case != "":
+			text += "(" + n.Case + ", " + n.Phase + ")"
+		case n.Case != "":
+			text += "(" + n.Case + ")"
+		}
+		text += " " + valueText(n)
+		if n.Low != nil {
+			text = fmt.Sprintf("%s of %d (%.3g..%.3g)", text, n.Of, 100**n.Low, 100**n.High)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+// valueText is a number in a few digits, a rate as a percentage.
+func valueText(n report.Number) string {
+	if n.Of > 0 {
+		return strconv.FormatFloat(100*n.Value, 'g', 4, 64) + "%"
+	}
+	return strconv.FormatFloat(n.Value, 'g', 4, 64)
+}
+
+func paintKPI(s style, v kpi.Verdict) string {
+	switch v {
+	case kpi.Passed:
+		return s.good(string(v))
+	case kpi.Failed:
+		return s.bad(string(v))
+	}
+	return s.warning(string(v))
+}
