@@ -53,7 +53,7 @@ type ramp struct {
 	BeginFrom *impairment.Keys `yaml:"begin_from,omitempty"`
 	End       *impairment.Keys `yaml:"end" strict:"required"`
 	EndFrom   *impairment.Keys `yaml:"end_from,omitempty"`
-	Every     time.Duration    `yaml:"every,omitempty" want:"the time between two changes, from 100ms, such as 500ms"`
+	Every     *time.Duration   `yaml:"every,omitempty" want:"the time between two changes, from 100ms, such as 500ms"`
 }
 
 // flap is an impairment that comes and goes.

@@ -82,7 +82,13 @@ func (r *reader) ramp(key string, in step, left schedule.Impairment) (schedule.I
 		begin = schedule.Impairment{Packet: r.netem(key+".begin", in.Ramp.Begin), PacketFrom: r.back(key+".begin_from", in.Ramp.BeginFrom)}
 	}
 	end := schedule.Impairment{Packet: r.netem(key+".end", in.Ramp.End), PacketFrom: r.back(key+".end_from", in.Ramp.EndFrom)}
-	return begin, &schedule.Ramp{To: end, Every: in.Ramp.Every}
+	ramp := &schedule.Ramp{To: end}
+	if every := in.Ramp.Every; every != nil {
+		if ramp.Every = *every; ramp.Every == 0 { // which would be the default
+			r.refuse(key+".every", "0s", "a time from "+qdisc.FormatDuration(schedule.MinEvery)+" to that of the step")
+		}
+	}
+	return begin, ramp
 }
 
 func (r *reader) netem(key string, k *impairment.Keys) qdisc.Netem {
