@@ -46,7 +46,8 @@ type PlannedDevice struct {
 	// Link is the number of its link, Toward the end of that which it leads to.
 	Link   int
 	Toward string
-	// Addresses are with the length of their subnet.
+	// Addresses are as the kernel has them: of one host each, since routes say who else is on
+	// the link.
 	Addresses []netip.Prefix
 }
 
@@ -103,9 +104,7 @@ func (l *layout) plan(s *spot) PlannedNamespace {
 	for _, d := range s.devices {
 		dev := PlannedDevice{Name: d.name, Link: d.link, Toward: d.toward}
 		for _, a := range d.addresses {
-			if p, ok := l.networks[d.link].prefix(a.Is6()); ok {
-				dev.Addresses = append(dev.Addresses, netip.PrefixFrom(a, p.Bits()))
-			}
+			dev.Addresses = append(dev.Addresses, host(a))
 		}
 		out.Devices = append(out.Devices, dev)
 	}

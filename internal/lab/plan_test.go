@@ -35,8 +35,8 @@ func TestPlan(t *testing.T) {
 	router := PlannedNamespace{
 		Name: "r", Namespace: "netem-x-r", Role: RoleNode, Forward: true,
 		Devices: []PlannedDevice{
-			{Name: "eth0", Link: 0, Toward: "a", Addresses: []netip.Prefix{prefix("10.64.0.2/24")}},
-			{Name: "eth1", Link: 1, Toward: "lan", Addresses: []netip.Prefix{prefix("10.5.0.1/24")}},
+			{Name: "eth0", Link: 0, Toward: "a", Addresses: []netip.Prefix{prefix("10.64.0.2/32")}},
+			{Name: "eth1", Link: 1, Toward: "lan", Addresses: []netip.Prefix{prefix("10.5.0.1/32")}},
 		},
 	}
 	if diff := cmp.Diff(router, p.Namespaces[1], cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(PlannedNamespace{}, "Routes")); diff != "" {
