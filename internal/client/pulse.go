@@ -80,7 +80,7 @@ func (p *pulse) beats(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asked chan struct{} // closed by the answer
 	missed, silent := 0, false
-	var activity uint64 // of the agent's process at the last beat
+	var did uint64 // by the agent's process at the last beat
 	defer func() {
 		cancel()
 		if asked != nil {
@@ -113,9 +113,9 @@ func (p *pulse) beats(ctx context.Context) {
 		if missed++; silent || missed < beatsMissed-1 {
 			continue
 		}
-		pid, before := int(p.peer.Load()), activity
-		activity = switches(pid)
-		if missed < beatsMissed || missed < beatsBusy && (activity != before || busy(pid)) {
+		pid, before := int(p.peer.Load()), did
+		did = activity(pid)
+		if missed < beatsMissed || missed < beatsBusy && (did != before || busy(pid)) {
 			continue
 		}
 		silent = true

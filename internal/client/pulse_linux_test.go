@@ -163,8 +163,8 @@ func TestStoppedBefore(t *testing.T) {
 
 // TestBusy: an agent whose turn has not come is not silent.
 func TestBusy(t *testing.T) {
-	if n := switches(os.Getpid()); n == 0 || switches(0)+switches(1<<30) != 0 {
-		t.Errorf("this process switched %d times, those that are not known %d", n, switches(0)+switches(1<<30))
+	if n := activity(os.Getpid()); n == 0 || activity(0)+activity(1<<30) != 0 {
+		t.Errorf("this process switched %d times, those that are not known %d", n, activity(0)+activity(1<<30))
 	}
 	if busy(0) || stopped(0) || busy(1<<30) {
 		t.Error("a process that is not known is busy")
@@ -174,9 +174,9 @@ func TestBusy(t *testing.T) {
 	eventually(t, "a process that waits is not busy", func() bool { return !busy(agent.Pid) })
 	signal(t, agent, unix.SIGSTOP)
 	eventually(t, "stopped", func() bool { return stopped(agent.Pid) })
-	still := switches(agent.Pid)
+	still := activity(agent.Pid)
 	time.Sleep(2 * beatEvery)
-	if now := switches(agent.Pid); now != still {
+	if now := activity(agent.Pid); now != still {
 		t.Errorf("a stopped process switched %d times", now-still)
 	}
 	if busy(agent.Pid) {
