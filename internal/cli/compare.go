@@ -71,7 +71,7 @@ or no packet matched it.`,
 		if err != nil {
 			return err
 		}
-		return a.runCompare(cmd.Context(), spec, experiment.Plan{Request: request, Policy: policy}, run, to)
+		return a.runCompare(cmd.Context(), spec, experiment.Plan{Request: request, Policy: policy, Within: a.env.Getenv(envHold)}, run, to)
 	})
 	return cmd
 }

@@ -208,6 +208,23 @@ func TestHoldIsNamedToTheCommand(t *testing.T) {
 	}
 }
 
+// TestComparedWithin: so do those of a comparison.
+func TestComparedWithin(t *testing.T) {
+	w := world{agent: newFakeAgent(), env: map[string]string{envHold: "f7"}}
+	within := map[string]bool{}
+	w.agent.during = func() {
+		for _, f := range w.agent.faults {
+			within[f.Spec.Within] = true
+		}
+	}
+	if code := w.run(t.Context(), "compare", "--target", "pg", "-n", "20"); code != exitDone && code != exitInconclusive {
+		t.Fatalf("exit code %d: %s", code, w.stderr.String())
+	}
+	if len(within) != 1 || !within["f7"] {
+		t.Errorf("within %v", within)
+	}
+}
+
 // TestUnimpairedOverAChange: what passed before a change counts against the whole.
 func TestUnimpairedOverAChange(t *testing.T) {
 	for _, c := range []struct {

@@ -25,6 +25,9 @@ type Plan struct {
 	Packet    qdisc.Netem
 	Direction fault.Direction
 	Engine    fault.Engine
+	// Within is the id of the fault beside which the comparison runs, whose holder's faults
+	// combine with it; empty for none.
+	Within string
 	// Request is each row's, whose target and layer are filled in.
 	Request probe.Request
 	// Policy is the name of the client policy around the calls; empty: none.
@@ -124,7 +127,7 @@ func (r *run) none(ctx context.Context) error {
 func (r *run) packet(ctx context.Context) error {
 	packet := r.plan.Packet
 	h, err := Hold(ctx, r.faults, fault.Spec{
-		Target: r.plan.Target, Direction: r.plan.Direction, Engine: r.plan.Engine, Packet: &packet,
+		Target: r.plan.Target, Direction: r.plan.Direction, Engine: r.plan.Engine, Packet: &packet, Within: r.plan.Within,
 	}, nil)
 	if err != nil {
 		return fmt.Errorf("packet layer: %w", err)
@@ -267,7 +270,7 @@ func (r *run) withLatency(
 	ctx context.Context, d time.Duration, step, row string, calls probe.Request,
 ) (probe.Result, time.Duration, error) {
 	h, err := Hold(ctx, r.faults, fault.Spec{
-		Target: r.plan.Target,
+		Target: r.plan.Target, Within: r.plan.Within,
 		Toxics: []fault.Toxic{{Kind: fault.Latency, Stream: fault.Downstream, Latency: d}},
 	}, nil)
 	if err != nil {
