@@ -216,8 +216,8 @@ func TestTargetsThatAreNot(t *testing.T) {
 	}{
 		fmt.Sprintf("pid:%d", pid):                        {target.ErrVanished, "no such file"},
 		fmt.Sprintf("pid:%d", os.Getpid()):                {errors.ErrUnsupported, "in the network namespace of the agent"},
-		"netns:" + ghost:                                  {qdisc.ErrInvalid, "not a network namespace (nsfs)"},
-		"netns:" + pipe:                                   {qdisc.ErrInvalid, "not a network namespace (nsfs)"},
+		"netns:" + ghost:                                  {target.ErrVanished, "not a network namespace (nsfs)"},
+		"netns:" + pipe:                                   {target.ErrVanished, "not a network namespace (nsfs)"},
 		fmt.Sprintf("netns:/proc/%d/ns/mnt", os.Getpid()): {qdisc.ErrInvalid, "not a network namespace (nsfs)"},
 		fmt.Sprintf("netns:/proc/%d/ns/net", pid):         {target.ErrVanished, "no such file"},
 		"netns:" + ghost + "-gone":                        {target.ErrVanished, "want "},

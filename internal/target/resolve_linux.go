@@ -70,6 +70,10 @@ func readable(link netlink.Link) error {
 // BadNamespace makes an error of Open's for a reference: a *qdisc.FieldError that says which
 // namespaces there are for a name, and ErrVanished for a path that is gone.
 func BadNamespace(name string, err error) error {
+	if strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/proc/") {
+		// It is looked at with the agent's rights: whoever asks is not told which files there are.
+		return fmt.Errorf("%w: %w", &NotThereError{&qdisc.FieldError{Field: "netns", Value: name, Want: namespaces.WantReference}}, namespaces.ErrStale)
+	}
 	if errors.Is(err, namespaces.ErrStale) {
 		return fmt.Errorf("%w: %w", &qdisc.FieldError{Field: "netns", Value: name, Want: "a network namespace"}, namespaces.ErrStale)
 	}
@@ -78,9 +82,6 @@ func BadNamespace(name string, err error) error {
 	}
 	if strings.HasPrefix(name, "/proc/") {
 		return fmt.Errorf("%w: %w", ErrVanished, err)
-	}
-	if strings.HasPrefix(name, "/") {
-		return fmt.Errorf("%w: %w", &NotThereError{&qdisc.FieldError{Field: "netns", Value: name, Want: namespaces.WantReference}}, err)
 	}
 	entries, listErr := namespaces.List()
 	if listErr != nil {

@@ -89,6 +89,18 @@ func TestResolve(t *testing.T) {
 	if !errors.Is(err, namespaces.ErrStale) || !strings.Contains(err.Error(), "not a network namespace (nsfs): stale file") {
 		t.Errorf("stale file: %v", err)
 	}
+	// Nobody is told which files there are where only root may look.
+	var said []string
+	for _, file := range []string{path, path + "-gone", path + "/below"} {
+		_, err := Resolve(t.Context(), Selector{Namespace: file, Device: "v0"}, nil)
+		if err == nil || !errors.Is(err, qdisc.ErrInvalid) {
+			t.Fatalf("%s: %v", file, err)
+		}
+		said = append(said, strings.ReplaceAll(err.Error(), file, "PATH"))
+	}
+	if said[0] != said[1] || said[0] != said[2] {
+		t.Errorf("files and none are told apart: %q", said)
+	}
 	own, err := Resolve(t.Context(), Selector{Device: "lo"}, nil)
 	if err != nil || own.To.Index != 1 || own.To.Cookie == cookie {
 		t.Errorf("the own namespace's loopback: %+v, %v", own.To, err)

@@ -43,7 +43,8 @@ func execute(argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 // explain says what may be behind the kernel's word. The folder is one of the causes:
 // it is entered before the program is looked for, with the same error.
 func explain(program string, attr *syscall.ProcAttr, err error) error {
-	if info, dirErr := os.Stat(attr.Dir); dirErr != nil {
+	info, dirErr := statAs(attr.Sys.Credential, attr.Dir)
+	if dirErr != nil {
 		return fmt.Errorf("folder %s: %w", attr.Dir, err)
 	} else if !info.IsDir() {
 		return fmt.Errorf("folder %s: %w", attr.Dir, unix.ENOTDIR)
@@ -59,6 +60,19 @@ func explain(program string, attr *syscall.ProcAttr, err error) error {
 		as = fmt.Sprintf(" (as uid %d, which must reach the program and its folder and may execute it)", c.Uid)
 	}
 	return fmt.Errorf("start %s%s: %w%s", program, where, err, as)
+}
+
+// statAs looks at a file with the rights of whom a process runs as, nil for this one's: who
+// may not enter a folder is not told what is in it.
+func statAs(c *syscall.Credential, path string) (info os.FileInfo, err error) {
+	if c == nil {
+		return os.Stat(path)
+	}
+	err = Identity{UID: c.Uid, GID: c.Gid, Groups: c.Groups}.as(func() (err error) {
+		info, err = os.Stat(path)
+		return err
+	})
+	return info, err
 }
 
 // variable returns the last value of a variable.

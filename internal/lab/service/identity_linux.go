@@ -72,6 +72,15 @@ func (id Identity) Credential() *syscall.Credential {
 // missing. Whoever names the file must not get at one by the agent's rights that he
 // has none to.
 func openAs(id Identity, path string) (f *os.File, err error) {
+	err = id.as(func() (err error) {
+		f, err = openLog(path, 0o640)
+		return err
+	})
+	return f, err
+}
+
+// as runs f on a thread with the identity's rights to files.
+func (id Identity) as(f func() error) (err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -89,10 +98,10 @@ func openAs(id Identity, path string) (f *os.File, err error) {
 		if err = errors.Join(unix.Setfsgid(int(id.GID)), unix.Setfsuid(int(id.UID))); err != nil {
 			return
 		}
-		f, err = openLog(path, 0o640)
+		err = f()
 	}()
 	<-done
-	return f, err
+	return err
 }
 
 // openLog opens a regular file for appending. A pipe is not waited for, and a link at

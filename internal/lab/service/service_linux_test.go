@@ -81,6 +81,10 @@ func TestOdd(t *testing.T) {
 			[]string{"start /etc/passwd: permission denied (as uid 65534"}},
 		"folder missing": {func(_ place, o *Order) { o.Directory = "/no/such" },
 			[]string{"folder /no/such: no such file or directory"}},
+		"folder of root's, which is there": {func(p place, o *Order) { o.Directory = p.secret(t, "there") },
+			[]string{"folder ", "/secret/there: permission denied"}},
+		"folder of root's, which is not": {func(p place, o *Order) { o.Directory = p.secret(t, "") + "gone" },
+			[]string{"folder ", "/secret/gone: permission denied"}},
 		"no program": {func(p place, o *Order) {
 			file := filepath.Join(p.folder, "junk")
 			if err := os.WriteFile(file, []byte("junk"), 0o755); err != nil {
@@ -122,6 +126,16 @@ func TestOdd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// secret makes a folder in one that only root may enter.
+func (p place) secret(t *testing.T, name string) string {
+	t.Helper()
+	outer := filepath.Join(p.folder, "secret")
+	if err := errors.Join(os.MkdirAll(filepath.Join(outer, name), 0o755), os.Chmod(outer, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	return outer + "/" + name
 }
 
 // TestReady has each of the checks succeed.
