@@ -31,6 +31,9 @@ var ErrStale = errors.New("not a network namespace (nsfs): stale file")
 // ErrName is what errors.Is finds in the refusal of a name.
 var ErrName = errors.New("invalid namespace name")
 
+// ErrSysfs is a /sys that could not be mounted.
+var ErrSysfs = errors.New("mount /sys")
+
 // Namespace is an open namespace. It keeps the namespace, and its devices, alive
 // after its name is deleted, so do not hold it while idle.
 type Namespace struct {

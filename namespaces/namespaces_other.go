@@ -37,6 +37,9 @@ func Do(context.Context, string, func() error) error { return errOther }
 // Start needs Linux.
 func Start(string, *exec.Cmd) error { return errOther }
 
+// StartShown needs Linux.
+func (*Namespace) StartShown(*exec.Cmd) error { return errOther }
+
 // PIDs needs Linux.
 func PIDs(string) ([]int, error) { return nil, errOther }
 

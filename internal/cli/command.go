@@ -98,7 +98,11 @@ func start(cmd *exec.Cmd, namespace string) error {
 	if err != nil {
 		return err
 	}
-	err = n.Start(cmd)
+	err = n.StartShown(cmd)
+	if errors.Is(err, namespaces.ErrSysfs) {
+		fmt.Fprintf(cmd.Stderr, "netemctl: /sys shows the host's devices: %v\n", err)
+		err = n.Start(cmd)
+	}
 	return errors.Join(err, n.Close())
 }
 
