@@ -115,6 +115,19 @@ netemctl toxic slow_close --delay 500ms --direction to --target pg`,
 netemctl toxic down --target pg --ttl 30s
 netemctl toxic down --target pg -- ./client`,
 
+	"process": `
+netemctl process kill pg/postgres
+netemctl process kill web/api-a web/api-b web/api-c --every 1.5s --count 8 -- ./client`,
+	"process kill": `
+netemctl process kill pg/postgres --down 5s
+netemctl process kill web/a web/b --every 1.5s --jitter 20% --seed 7 --dry-run`,
+	"process stop": `
+netemctl process stop pg/postgres --down 2s -- ./client
+netemctl process stop pg/postgres --down 0s --ttl 30s   # until the fault ends`,
+	"process restart": `
+netemctl process restart pg/postgres
+netemctl process restart web/api-a web/api-b --every 5s --count 4`,
+
 	"change": `
 netemctl change kqv1 --loss 5%
 netemctl change kqv1 --loss 5% --delay 0ms   # and no delay any more

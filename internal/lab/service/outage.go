@@ -29,7 +29,7 @@ type Call struct {
 
 // What a keeper tells.
 const (
-	// Down: its processes had their signal. Up: it was started, or let go on. Ready: it
+	// Down: its processes had their signal; of a Kill none lives any more when it is told. Up: it was started, or let go on. Ready: it
 	// answers, as its order asks.
 	Down  = "down"
 	Up    = "up"
@@ -51,5 +51,6 @@ type News struct {
 	Error       string `json:"error,omitempty"`
 }
 
-// socketName is where a service's keeper takes calls, in its folder.
-func socketName(name string) string { return name + ".sock" }
+// socketName is where a service's keeper takes calls, in its folder: a name that no service has
+// for a socket of its own there.
+func socketName(name string) string { return name + ".keeper.sock" }

@@ -37,6 +37,8 @@ type outage struct {
 	// back is when the service is to be put back, zero: when somebody says so. began is when it
 	// was put back first.
 	back, began time.Time
+	// toTell is that a kill has happened, once nothing lives any more.
+	toTell *News
 	// frozen are the processes that were stopped.
 	frozen []Process
 	// unask ends the question whether it is ready; asked is its turn.
@@ -90,8 +92,10 @@ func (k *keeper) strike(by *caller, c Call) {
 	switch o.what {
 	case Kill:
 		k.log.Say("%s: killed", k.order.Name)
+		o.toTell = &down
 		k.steps = nil
 		k.step()
+		return
 	case Restart:
 		k.log.Say("%s: stopped, to be started again", k.order.Name)
 		k.steps = k.order.steps()
@@ -127,6 +131,10 @@ func (k *keeper) goOn() {
 	switch {
 	case o.phase == ending:
 		o.phase = away
+		if o.toTell != nil {
+			o.by.tell(*o.toTell)
+			o.toTell = nil
+		}
 		if o.what == Restart && !o.by.left {
 			o.back = time.Now().Add(o.down)
 		}
