@@ -42,6 +42,9 @@ func Inject(t testing.TB, spec Spec) *Fault {
 	if spec.Target, err = c.fullName(s, spec.Target); err != nil {
 		t.Fatalf("netemtest: %v", err)
 	}
+	if spec.Outage, err = c.fullServices(spec.Outage); err != nil {
+		t.Fatalf("netemtest: %v", err)
+	}
 	f := &Fault{t: t, scope: c}
 	waiting := ""
 	c.aim(spec.targetName())

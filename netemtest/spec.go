@@ -181,6 +181,6 @@ func (t ToxicSpec) toxic() fault.Toxic {
 	return f
 }
 
-// Outage makes services fail, once or by a timetable that follows from its Seed. A Lab of a test
-// is a copy with a name of its own: say SERVICE alone, or the copy's name.
+// Outage makes services fail, once or by a timetable that follows from its Seed. Services are of
+// the test's own labs first, then of the agent's.
 type Outage = fault.Outage

@@ -20,6 +20,9 @@ func words(s fault.Spec) string {
 	for _, t := range s.Toxics {
 		what = append(what, "toxic "+string(t.Kind))
 	}
+	if s.Outage != nil {
+		return s.Outage.String() + ": " + s.TargetName()
+	}
 	if s.Request != nil {
 		what = append(what, s.Request.String())
 	}
