@@ -110,18 +110,19 @@ func outageRows(f fault.Fault, now time.Time) [][2]string {
 	if f.Spec.Outage == nil || r == nil {
 		return nil
 	}
-	did := fmt.Sprintf("%d", r.Done)
+	parts := []string{fmt.Sprint(r.Done)}
 	if r.Of > 0 {
-		did += fmt.Sprintf(" of %d", r.Of)
+		parts[0] += fmt.Sprintf(" of %d", r.Of)
 	}
 	for _, p := range []struct {
 		n    int
 		what string
 	}{{r.Skipped, "left out"}, {r.Failed, "after which the service was not back"}} {
 		if p.n > 0 {
-			did += fmt.Sprintf(", %d %s", p.n, p.what)
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
+	did := strings.Join(parts, ", ")
 	switch {
 	case r.Over:
 		did += "; all is over"

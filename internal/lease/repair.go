@@ -130,7 +130,7 @@ func (m *Manager) putBack(ctx context.Context, h *held, id string) (tried bool, 
 		return false, nil // it has ended
 	}
 	defer leave()
-	if now, err := m.count(ctx, h); err != nil || now.state != fault.Drifted && !(lost && now.state == fault.Lost) {
+	if now, err := m.count(ctx, h); err != nil || now.state != fault.Drifted && (!lost || now.state != fault.Lost) {
 		return false, err
 	}
 	failpoint.At("lease.repair.begin")

@@ -194,8 +194,11 @@ func TestOutageCrash(t *testing.T) {
 				if step == "" {
 					_ = a.cmd.Process.Kill()
 				}
-				died := make(chan error, 1)
-				go func() { died <- a.cmd.Wait() }()
+				died := make(chan struct{})
+				go func() {
+					_ = a.cmd.Wait() // it was killed
+					close(died)
+				}()
 				select {
 				case <-died:
 				case <-time.After(30 * time.Second):
