@@ -53,7 +53,7 @@ func (a *app) followFaults(ctx context.Context, agent FaultReader, tell func(exp
 			a.warn([]string{"what happens to faults meanwhile is not told: " + oneLine(err)})
 		}
 		cancel()
-		_ = <-done // it is told already
+		<-done // it is told already
 		return func() {}
 	}
 	standing, _ := agent.List(ctx) // without it, only what happens from now on is told
@@ -72,7 +72,7 @@ func (a *app) followFaults(ctx context.Context, agent FaultReader, tell func(exp
 	}()
 	return func() {
 		cancel()
-		_ = <-done // ended by the line above, or the agent went, which the probe says itself
+		<-done // ended by the line above, or the agent went, which the probe says itself
 		<-told
 	}
 }

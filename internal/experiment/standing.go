@@ -111,8 +111,8 @@ func (s *standing) end(ctx context.Context, t *plan.Timed) {
 
 // release takes all away that still stand, in the opposite order.
 func (s *standing) release(ctx context.Context) {
-	for i := len(s.faults) - 1; i >= 0; i-- {
-		s.end(ctx, s.faults[i].of)
+	for _, f := range slices.Backward(s.faults) {
+		s.end(ctx, f.of)
 	}
 }
 

@@ -15,12 +15,10 @@ func Outages(all *probe.Outages) string {
 		return ""
 	}
 	length := func(o probe.Outage) float64 {
-		switch {
-		case o.Success == nil:
+		if o.Success == nil {
 			return 1e300 // to the run's end
-		default:
-			return *o.Success
 		}
+		return *o.Success
 	}
 	o := slices.MaxFunc(all.List, func(a, b probe.Outage) int { return cmp.Compare(length(a), length(b)) })
 	text := fmt.Sprintf("%s failed", calls(o.Failed))

@@ -68,7 +68,7 @@ func BenchmarkOpenLoopUDP(b *testing.B) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- udp.Serve(s) }()
-	defer func() { <-served }()
+	defer func() { _ = <-served }()
 	defer s.Close()
 	c := &udp.Probe{Address: s.LocalAddr().(*net.UDPAddr).AddrPort()}
 	defer c.Close()

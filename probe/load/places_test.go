@@ -16,7 +16,6 @@ type lasting struct {
 	takes time.Duration
 	mu    sync.Mutex
 	under map[int]func(probe.Class)
-	cut   bool
 }
 
 func (c *lasting) Start(s probe.Sample, until int64, done func(probe.Sample)) {

@@ -133,7 +133,7 @@ func (r *reader) oneCase(name string, keys caseKeys) Case {
 	c.Load, c.Policy = keys.Load.request(), keys.Load.Policy
 	r.strange(within("load"), keys.Load)
 	r.load(within("load"), c)
-	faults := r.file.Faults
+	faults := r.Faults
 	at := "faults"
 	if keys.Faults != nil {
 		faults, at = keys.Faults, within("faults")

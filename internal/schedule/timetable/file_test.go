@@ -97,7 +97,7 @@ x.yaml:1:1: steps: is missing, want a list of steps, such as [{for: 10s, impairm
 		`steps: [{for: 1s, profile: 3g, impairment: {loss: 1%}}]`:                         `x.yaml:1:19: steps[0].profile: "3g" is not valid, want a profile or an impairment, not both`,
 		`steps: [{for: 1s, ramp: {begin: {loss: 1%}}}]`:                                   `x.yaml:1:19: steps[0].ramp.end: is missing, want`,
 		`steps: [{for: 1s, ramp: {end: {loss: 1%}, every: 10ms}}]`:                        `x.yaml:1:43: steps[0].ramp.every: "10ms" is not valid, want a time from 100ms`,
-		`steps: [{for: 1s, ramp: {end: {loss: 1%}, every: 0s}}]`:                         `x.yaml:1:43: steps[0].ramp.every: "0s" is not valid, want a time from 100ms`,
+		`steps: [{for: 1s, ramp: {end: {loss: 1%}, every: 0s}}]`:                          `x.yaml:1:43: steps[0].ramp.every: "0s" is not valid, want a time from 100ms`,
 		`steps: [{for: 1s, ramp: {end: {rate: 1mbit}}}]`:                                  `x.yaml:1:32: steps[0].ramp.end.rate: "1mbit" is not valid, want a rate at both ends`,
 		`steps: [{for: 1s, ramp: {end: {loss: 1%}}, impairment: {loss: 2%}}]`:             `x.yaml:1:19: steps[0].ramp: is not valid, want the impairments at its begin and end, and none beside it`,
 		`steps: [{ramp: {end: {loss: 1%}}}]`:                                              `x.yaml:1:9: steps[0].for: is missing, want how long the ramp takes`,
