@@ -30,7 +30,7 @@ type ProcessEngine interface {
 // timetable: a service has to become ready after it.
 const outageMargin = time.Minute
 
-// keptRecords is of how many outages that have ended the record is kept, for requestMemory.
+// keptRecords is of how many outages that have ended the record is kept.
 const keptRecords = 64
 
 func serviceLane(name string) string { return "1 service " + name }
