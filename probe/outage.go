@@ -13,9 +13,10 @@ type Outage struct {
 	Failed int `json:"failed_calls"`
 	Kept   int `json:"failed_on_kept_connections"`
 	// Network is when the target answered a TCP connection again, be it by a refusal, in ms
-	// from StartNS; null if it never did. It is asked by connections of one SYN each, 50 ms
-	// apart, from the first failure's end on; so a network that was well all the time
-	// answers then, and a call that succeeds is an answer, too.
+	// from StartNS; null if it never did. Where calls go through kept connections, straight to
+	// the target, it is asked by connections of one SYN each, 50 ms apart, from the first
+	// failure's end on; so a network that was well all the time answers then. A call that
+	// succeeds is an answer in any case.
 	Network *float64 `json:"network_answered_ms"`
 	// Success is when a call that began after StartNS succeeded, in ms from there; null if
 	// none did.

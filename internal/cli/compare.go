@@ -48,7 +48,7 @@ or no packet matched it.`,
 	one(cmd, &f.way, "direction", "packets that go to the target, that come from it, or both", way(fault.To), way(fault.From), way(fault.Both))
 	engineFlag(cmd, &f.engine)
 	calls.add(cmd)
-	cmd.Flags().StringVar(&to.dir, "out", "", "write result.json, report.html, samples.jsonl and events.jsonl to this `DIR`")
+	cmd.Flags().Var(once(&to.dir, "DIR", wantFolder), "out", "write result.json, report.html, samples.jsonl and events.jsonl to this `DIR`")
 	otlpFlag(cmd, &to.collector)
 	cmd.RunE = a.do(func(cmd *cobra.Command, _ []string) error {
 		cmd.Flags().Lookup("rate").Changed = f.patch.Rate != nil // else it is the calls' alone

@@ -49,7 +49,7 @@ fault was lost on the way or no packet met it.`,
 	cmd.Flags().Var(typed(&f.seed, "N", unsigned[uint64](64, 1), nil), "seed", "seed of all that is drawn, instead of the plan's")
 	cmd.Flags().Var(typed(&f.repeats, "N", integer(1, plans.MaxRepeats), nil), "repeats", "repeats of each case, instead of the plan's")
 	cmd.Flags().BoolVar(&f.all, "all", false, "every experiment of the catalogue")
-	cmd.Flags().StringVar(&f.out, "out", "", "write result.json and samples.jsonl to this `DIR`, of several experiments below it")
+	cmd.Flags().Var(once(&f.out, "DIR", wantFolder), "out", "write result.json and samples.jsonl to this `DIR`, of several experiments below it")
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
 		all, err := f.plans(args)
 		if err != nil {

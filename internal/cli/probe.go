@@ -79,7 +79,7 @@ func (a *app) probeKind(k kind) *cobra.Command {
 		one(cmd, &r.Layer, "layer", "straight to the target, or through its proxy", probe.LayerDirect, probe.LayerProxy)
 	}
 	load.add(cmd)
-	cmd.Flags().StringVar(&to.dir, "out", "", "write the result, every sample as it comes, events of faults, OpenMetrics and OTLP to this `DIR`")
+	cmd.Flags().Var(once(&to.dir, "DIR", wantFolder), "out", "write the result, every sample as it comes, events of faults, OpenMetrics and OTLP to this `DIR`")
 	otlpFlag(cmd, &to.collector)
 	cmd.RunE = a.do(func(cmd *cobra.Command, _ []string) error {
 		if r.Target == "" {

@@ -83,6 +83,7 @@ const (
 	wantDevice    = "the name of a device"
 	wantNamespace = "the name of a network namespace, the path of its file or pid:N; leave the flag out for the agent's own"
 	wantCgroup    = "the path of a cgroup below the root of its hierarchy, such as /system.slice/pg.service, or the name of a systemd unit"
+	wantFolder    = "the path of a folder, which is made if it is missing"
 	wantLab       = "the name of a lab, such as pg"
 )
 

@@ -93,7 +93,7 @@ func (o Order) run(ctx context.Context, each func(probe.Sample)) end {
 		return end{Error: err.Error(), Unsupported: errors.Is(err, errors.ErrUnsupported)}
 	}
 	watch := &outages{}
-	if o.Request.WithDefaults().Kind != probe.KindUDP { // whose packets ask by themselves
+	if asks(o.Request.WithDefaults()) {
 		watch.ask = askTCP(o.Address)
 	}
 	asking, enough := context.WithCancel(ctx)

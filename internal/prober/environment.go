@@ -27,7 +27,7 @@ func (c Config) environment(ctx context.Context, a *probe.Attribution) probe.Env
 
 // made counts the connections that a call made.
 func (f *flow) made(s probe.Sample) {
-	if s.Made != nil {
+	if s.Made != nil && len(s.Attempts) == 0 { // else it is that of one of its attempts
 		f.env.Connected(*s.Made)
 	}
 	for i := range s.Attempts {

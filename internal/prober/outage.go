@@ -87,6 +87,27 @@ func (o *outages) result() *probe.Outages {
 	return &all
 }
 
+// asks reports whether the network is to be asked while calls fail: only where they go through
+// kept connections. Calls that make a connection each ask by themselves, and what is asked
+// beside them would meet the faults that are counted or drawn by connections: a proxy's toxics,
+// the first SYNs. A proxy answers whatever is behind it.
+func asks(r probe.Request) bool {
+	if r.Layer != probe.LayerDirect {
+		return false
+	}
+	switch r.Kind {
+	case probe.KindPostgres:
+		return r.Postgres.Pool > 0
+	case probe.KindTCP:
+		return r.TCP.Keep
+	case probe.KindHTTP:
+		return r.HTTP.Keep
+	case probe.KindGRPC:
+		return !r.GRPC.New
+	}
+	return false
+}
+
 // askTCP asks an address by one connection, which it cuts at once: the server has nothing
 // to part from.
 func askTCP(at netip.AddrPort) func(context.Context) bool {

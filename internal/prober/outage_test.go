@@ -60,3 +60,28 @@ func TestOutagesAreAsked(t *testing.T) {
 		t.Errorf("without a failure there is %+v", r)
 	}
 }
+
+// TestAsks has the kinds of calls beside which the network is asked: no other connection may
+// come between those that a fault counts.
+func TestAsks(t *testing.T) {
+	for _, c := range []struct {
+		r    probe.Request
+		want bool
+	}{
+		{probe.Request{Kind: probe.KindPostgres}, false},
+		{probe.Request{Kind: probe.KindPostgres, Postgres: probe.PostgresOptions{Mode: "query", Pool: 1}}, true},
+		{probe.Request{Kind: probe.KindPostgres, Layer: probe.LayerProxy, Postgres: probe.PostgresOptions{Mode: "query", Pool: 1}}, false},
+		{probe.Request{Kind: probe.KindTCP}, false},
+		{probe.Request{Kind: probe.KindTCP, TCP: probe.TCPOptions{Mode: "echo", Keep: true}}, true},
+		{probe.Request{Kind: probe.KindHTTP}, false},
+		{probe.Request{Kind: probe.KindHTTP, HTTP: probe.HTTPOptions{Keep: true}}, true},
+		{probe.Request{Kind: probe.KindGRPC}, true},
+		{probe.Request{Kind: probe.KindGRPC, Layer: "app"}, false},
+		{probe.Request{Kind: probe.KindGRPC, GRPC: probe.GRPCOptions{New: true}}, false},
+		{probe.Request{Kind: probe.KindUDP}, false},
+	} {
+		if got := asks(c.r.WithDefaults()); got != c.want {
+			t.Errorf("%+v: %v", c.r, got)
+		}
+	}
+}
