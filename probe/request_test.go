@@ -66,7 +66,7 @@ func TestRequestValidate(t *testing.T) {
 		{"least", Request{Count: 1, Concurrency: 1, Timeout: time.Millisecond}, ""},
 		{"most", Request{Count: 1_000_000, Concurrency: 1000, Timeout: 10 * time.Minute, Duration: 24 * time.Hour, Warmup: time.Hour, Threshold: time.Minute}, ""},
 		{"kind", Request{Kind: "ftp"}, `kind "ftp": want pg, tcp, udp, http or grpc`},
-		{"layer", Request{Layer: "packet"}, `layer "packet": want direct or proxy`},
+		{"layer", Request{Layer: "packet"}, `layer "packet": want direct, proxy or app`},
 		{"a proxy of datagrams", Request{Kind: "udp", Layer: "proxy"}, `layer "proxy": want direct with kind udp: the proxies carry TCP`},
 		{"negative count", Request{Count: -1}, `count "-1": want a number from 1 to 1000000`},
 		{"count", Request{Count: 1_000_001}, `count "1000001": want a number from 1 to 1000000`},

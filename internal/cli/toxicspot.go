@@ -99,7 +99,7 @@ toxicity=30% seed=7". Without to or from (upstream or downstream) it is about wh
 		if err == nil {
 			toxics = append(toxics, t)
 		}
-		return err
+		return toxicMistake(s, err)
 	}}, "toxic", "a `TOXIC`, such as \"latency latency=300ms\"; may be said several times")
 	a.toxicSpotFlags(cmd, &spot, &l)
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
@@ -121,4 +121,13 @@ toxicity=30% seed=7". Without to or from (upstream or downstream) it is about wh
 		return a.runFault(cmd, spec, handling{}, dashed(cmd, args))
 	})
 	return cmd
+}
+
+// toxicMistake says which of a toxic's values is wrong.
+func toxicMistake(text string, err error) error {
+	f, ok := errors.AsType[*qdisc.FieldError](err)
+	if !ok || f.Field == "" || f.Field == "toxic" {
+		return err
+	}
+	return &qdisc.FieldError{Value: text, Why: f.Error()}
 }

@@ -89,7 +89,7 @@ var allowed = map[string][]string{
 	"internal/kpi":             {"internal/strictyaml", "qdisc"},
 	"internal/experiment":      {"internal/experiment/plan", "internal/fault", "internal/kpi", "probe", "probe/policy", "qdisc"},
 	"internal/experiment/plan": {"internal/fault", "internal/impairment", "internal/kpi", "internal/policyfile", "internal/strictyaml", "probe", "qdisc"},
-	"internal/catalogue":       {"internal/experiment", "internal/fault", "probe", "qdisc"},
+	"internal/catalogue":       {"internal/experiment/plan", "internal/strictyaml", "qdisc"},
 	// Servers that answer with what they were asked, and their contract.
 	"internal/testbed": {"internal/child", "probe/grpc/echo", "probe/tcp", "probe/udp"},
 	"internal/report":  {"internal/experiment", "internal/fault", "internal/kpi", "internal/version", "probe", "qdisc"},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -45,8 +46,14 @@ type outageShown struct {
 	}
 }
 
-// outageFile writes the lab's file.
+// outageTurn is held by the test that has the lab up: its namespaces are there once.
+var outageTurn sync.Mutex
+
+// outageFile writes the lab's file, and waits for other tests with that lab. It comes before
+// whatever makes the lab, so that this is gone when the next one begins.
 func outageFile(t *testing.T) string {
+	outageTurn.Lock()
+	t.Cleanup(outageTurn.Unlock)
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "out.yaml")
 	if err := os.WriteFile(file, []byte(outageLab), 0o644); err != nil {
@@ -99,8 +106,9 @@ func (a *agent) shown(id string) outageShown {
 // TestOutages has services fail and come back, with all that ends a fault.
 func TestOutages(t *testing.T) {
 	t.Parallel()
+	file := outageFile(t)
 	a := start(t)
-	a.must("lab", "up", outageFile(t))
+	a.must("lab", "up", file)
 	// Once: it ends by itself when the service is back, and its record can be seen then.
 	id := data[outageShown](t, a.must("process", "kill", "api-a", "--down", "300ms", "-o", "json"), "fault").ID
 	var f outageShown

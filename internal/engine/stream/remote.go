@@ -53,6 +53,8 @@ type Remote struct {
 	mu sync.Mutex
 	// disabled are the proxies of others, by their text, that a Down of ours disabled.
 	disabled map[string]bool
+	// touched are those, by their text, on which something of this life may be.
+	touched map[string]bool
 }
 
 // Tag is the mark of what the agent with that state folder makes on the Toxiproxies of
@@ -279,6 +281,7 @@ func (r *Remote) set(ctx context.Context, p target.Toxiproxy, toxics []fault.Tox
 		}
 	}
 	failpoint.At("toxiproxy.watched")
+	r.noteTouched(p, true)
 	if p.Name == "" {
 		err = r.setOwn(ctx, p, now, want, enabled)
 	} else {
@@ -402,6 +405,26 @@ func (r *Remote) wasDisabled(p target.Toxiproxy) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.disabled[p.String()]
+}
+
+// wasTouched reports whether something of this life's may be on p.
+func (r *Remote) wasTouched(p target.Toxiproxy) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.touched[p.String()]
+}
+
+func (r *Remote) noteTouched(p target.Toxiproxy, touched bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.touched == nil {
+		r.touched = map[string]bool{}
+	}
+	if touched {
+		r.touched[p.String()] = true
+	} else {
+		delete(r.touched, p.String())
+	}
 }
 
 func (r *Remote) noteDisabled(p target.Toxiproxy, disabled bool) {

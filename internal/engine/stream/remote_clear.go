@@ -31,10 +31,19 @@ const sweepTime = 30 * time.Second
 // was, and the error says Recovered; else the proxy stays disabled, so that nobody takes the
 // old fault for none.
 func (r *Remote) Clear(ctx context.Context, p target.Toxiproxy) error {
+	if !r.wasTouched(p) {
+		// Nothing of this life's is there, and so there is nothing to bring a proxy of somebody
+		// else's back from, should its Toxiproxy hang.
+		if _, err := r.takeAway(ctx, p, r.Mark(p), false); err != nil {
+			return fmt.Errorf("stream clear: nothing of netemd's was made there, and nothing is changed: %w", err)
+		}
+		return nil
+	}
 	err := r.clear(ctx, p, r.Mark(p), r.wasDisabled(p))
 	stuck, _ := errors.AsType[*StuckError](err)
 	if err == nil || stuck != nil && stuck.Recovered {
 		r.noteDisabled(p, false)
+		r.noteTouched(p, false)
 		if r.Watch != nil {
 			err = errors.Join(err, r.Watch(ctx, p, time.Time{}, false))
 		}
