@@ -194,7 +194,7 @@ func rank(values []int64, percent float64) *float64 {
 	return new(float64(values[i-1]) / float64(time.Millisecond))
 }
 
-// bins counts what began in bins of a width, from the phase's beginning.
+// bins counts what began in the phase in bins of a width, from its beginning.
 func (o Observation) bins(metric string, width time.Duration) (float64, error) {
 	counts := map[int64]int{}
 	total := 0
@@ -207,6 +207,9 @@ func (o Observation) bins(metric string, width time.Duration) (float64, error) {
 			attempts = attempts[min(1, len(attempts)):]
 		}
 		for _, a := range attempts {
+			if a.StartNS >= o.End {
+				continue
+			}
 			counts[(a.StartNS-o.Begin)/int64(width)]++
 			total++
 		}

@@ -107,11 +107,9 @@ func (r *Runner) callWith(ctx context.Context, c plan.Case, phase string, repeat
 // separate has a run under the faults, and one after them.
 func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
 	s := standing{runner: r, repeat: repeat}
-	for i := range c.Faults {
-		if err := s.apply(ctx, &c.Faults[i]); err != nil {
-			s.release(ctx)
-			return err
-		}
+	defer s.release(ctx)
+	if err := s.applyAll(ctx, c.Faults); err != nil {
+		return err
 	}
 	calls, err := r.call(ctx, c, kpi.Fault, repeat, c.Fault)
 	s.release(ctx)
@@ -122,8 +120,18 @@ func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
 	return r.calls(ctx, c, kpi.Recovery, repeat, c.Recovery)
 }
 
-// continuous has one run, through which the faults come and go.
+// continuous has one run, through which the faults come and go. Without a warm-up those that
+// stand from the beginning stand before the first call.
 func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error {
+	s := standing{runner: r, repeat: repeat}
+	defer s.release(ctx)
+	timetable := steps(c)
+	for c.Warmup.For == 0 && timetable[0].at == 0 && !timetable[0].last() {
+		if err := s.apply(ctx, timetable[0].apply); err != nil {
+			return err
+		}
+		timetable = timetable[1:]
+	}
 	calling, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	timeline, over := context.WithCancelCause(ctx)
@@ -143,7 +151,7 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 	case <-began:
 	case <-ended:
 	}
-	t := r.pass(timeline, c, repeat)
+	t := r.pass(timeline, c, &s, timetable)
 	if t.err == nil && !t.healed.IsZero() {
 		<-ended // the recovery is what is left
 	} else if !errors.Is(t.err, errEnded) {
@@ -157,10 +165,12 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 		r.observe(c, kpi.Fault, repeat, calls, all, t.outcome, cmp.Or(err, errEnded))
 		return err
 	}
+	begin := all.begin
 	if c.Warmup.For > 0 {
-		r.observe(c, kpi.Warmup, repeat, calls, span{all.begin, at(t.begin)}, nil, err)
+		begin = at(t.begin)
+		r.observe(c, kpi.Warmup, repeat, calls, span{all.begin, begin}, nil, err)
 	}
-	r.observe(c, kpi.Fault, repeat, calls, span{at(t.begin), at(t.end)}, t.outcome, err)
+	r.observe(c, kpi.Fault, repeat, calls, span{begin, at(t.end)}, t.outcome, err)
 	if c.Recovery.For > 0 {
 		r.observe(c, kpi.Recovery, repeat, calls, span{at(t.healed), all.end}, nil, err)
 	}
@@ -174,20 +184,23 @@ type passed struct {
 	err                error
 }
 
-// pass waits out the warm-up and has the faults stand in their times.
-func (r *Runner) pass(ctx context.Context, c plan.Case, repeat int) (p passed) {
+// pass waits out the warm-up and has the faults of a timetable stand in their times.
+func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable []step) (p passed) {
 	if p.err = sleep(ctx, c.Warmup.For); p.err != nil {
 		return p
 	}
-	s := standing{runner: r, repeat: repeat}
 	defer func() {
 		s.release(ctx)
 		p.outcome = s.outcome(c)
 		p.healed = r.Now()
 	}()
 	p.begin = r.Now()
-	for _, step := range steps(c) {
-		if p.err = sleep(ctx, step.at-r.Now().Sub(p.begin)); p.err != nil {
+	for _, step := range timetable {
+		p.err = sleep(ctx, step.at-r.Now().Sub(p.begin))
+		if errors.Is(p.err, errEnded) && step.last() && c.Recovery.For == 0 {
+			p.err = nil // the calls' own clock ended them, a little before ours
+		}
+		if p.err != nil {
 			return p
 		}
 		switch {

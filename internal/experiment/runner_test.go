@@ -136,6 +136,29 @@ timed recovery 2: 20 calls, 0 failed, 2s, lost 0 `
 	})
 }
 
+// TestRunnerNoWarmup has the fault stand before the first call, and the calls' own clock end
+// the phase.
+func TestRunnerNoWarmup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &caller{agent: newAgent(), slow: 300 * time.Millisecond}
+		r := &Runner{Caller: c, Faults: c.agent, Plan: read(t, `experiment: x
+version: 1
+repeats: 1
+load: {target: pg}
+faults: [{impairment: {loss: 20%}}]
+phases: {fault: 2s}
+kpis: [{must: ok == 0}]
+`)}
+		o, err := r.Run(t.Context())
+		if err != nil || len(o) != 1 || o[0].Void != "" || len(o[0].Samples) != 20 {
+			t.Fatalf("%v, %+v", err, o)
+		}
+		if v := Verdict(Judge(r.Plan, o)); v != kpi.Passed {
+			t.Errorf("%s: a call came before the fault", v)
+		}
+	})
+}
+
 // TestRunnerBreaks has runs that end early in all ways: what was measured is there, counts for
 // nothing, and no fault stands.
 func TestRunnerBreaks(t *testing.T) {

@@ -43,6 +43,9 @@ type step struct {
 	apply, release *plan.Timed
 }
 
+// last says whether it is the phase's end.
+func (s step) last() bool { return s.apply == nil && s.release == nil }
+
 // steps are the beginnings and ends of the faults in their order, and the phase's end; of
 // those at one time the ends come first.
 func steps(c plan.Case) []step {
@@ -62,12 +65,12 @@ func steps(c plan.Case) []step {
 
 func order(s step) int {
 	switch {
+	case s.last():
+		return 2
 	case s.release != nil:
 		return 0
-	case s.apply != nil:
-		return 1
 	}
-	return 2
+	return 1
 }
 
 // apply makes a fault; each repeat has a seed of its own, which follows from the plan's.
@@ -83,6 +86,16 @@ func (s *standing) apply(ctx context.Context, t *plan.Timed) error {
 		return err
 	}
 	s.faults = append(s.faults, stood{of: t, holding: h})
+	return nil
+}
+
+// applyAll makes all faults of a case; what was made before an error stands still.
+func (s *standing) applyAll(ctx context.Context, faults []plan.Timed) error {
+	for i := range faults {
+		if err := s.apply(ctx, &faults[i]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -109,7 +122,7 @@ func (s *standing) end(ctx context.Context, t *plan.Timed) {
 	}
 }
 
-// release takes all away that still stand, in the opposite order.
+// release takes all away that still stand, in the opposite order; a second one does nothing.
 func (s *standing) release(ctx context.Context) {
 	for _, f := range slices.Backward(s.faults) {
 		s.end(ctx, f.of)
