@@ -21,10 +21,11 @@ const (
 // point of it.
 func (a *app) followFaults(ctx context.Context, agent FaultReader, tell func(experiment.Event)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	begun, done := make(chan struct{}), make(chan error, 1)
+	begun, done := make(chan struct{}), make(chan struct{})
+	var watched error // once done is closed
 	events := make(chan fault.Event, 64)
 	go func() {
-		err := agent.WatchFrom(ctx, 0, "", func() { close(begun) }, func(e fault.Event) {
+		watched = agent.WatchFrom(ctx, 0, "", func() { close(begun) }, func(e fault.Event) {
 			select {
 			case events <- e: // before the end is looked at
 				return
@@ -36,15 +37,15 @@ func (a *app) followFaults(ctx context.Context, agent FaultReader, tell func(exp
 			}
 		})
 		close(events)
-		done <- err
+		close(done)
 	}()
 	limit := time.NewTimer(beginLimit)
 	defer limit.Stop()
 	var err error
 	select {
 	case <-begun:
-	case err = <-done:
-		done <- err
+	case <-done:
+		err = watched
 	case <-limit.C:
 		err = context.DeadlineExceeded
 	}
@@ -53,7 +54,7 @@ func (a *app) followFaults(ctx context.Context, agent FaultReader, tell func(exp
 			a.warn([]string{"what happens to faults meanwhile is not told: " + oneLine(err)})
 		}
 		cancel()
-		<-done // it is told already
+		<-done
 		return func() {}
 	}
 	standing, _ := agent.List(ctx) // without it, only what happens from now on is told
@@ -72,7 +73,7 @@ func (a *app) followFaults(ctx context.Context, agent FaultReader, tell func(exp
 	}()
 	return func() {
 		cancel()
-		<-done // ended by the line above, or the agent went, which the probe says itself
+		<-done // its error is ours, or that the agent went, which the probe says itself
 		<-told
 	}
 }

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"net"
 	"runtime"
 	"testing"
@@ -68,7 +69,11 @@ func BenchmarkOpenLoopUDP(b *testing.B) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- udp.Serve(s) }()
-	defer func() { _ = <-served }()
+	defer func() {
+		if err := <-served; !errors.Is(err, net.ErrClosed) && err != nil {
+			b.Error(err)
+		}
+	}()
 	defer s.Close()
 	c := &udp.Probe{Address: s.LocalAddr().(*net.UDPAddr).AddrPort()}
 	defer c.Close()
