@@ -50,11 +50,18 @@ type Remote struct {
 	// left. Nil is nobody.
 	Watch func(ctx context.Context, p target.Toxiproxy, deadline time.Time, disabled bool) error
 
-	mu sync.Mutex
-	// disabled are the proxies of others, by their text, that a Down of ours disabled.
-	disabled map[string]bool
-	// touched are those, by their text, on which something of this life may be.
-	touched map[string]bool
+	mu    sync.Mutex
+	known map[string]known // of proxies, by their text
+}
+
+// known is what is known of a proxy.
+type known struct {
+	// disabled says that a Down of ours disabled it, and it is of somebody else's.
+	disabled bool
+	// touched says that something of this life may be on it.
+	touched bool
+	// stuck is how its Toxiproxy hung, since when it has not answered; nil when it does.
+	stuck *StuckError
 }
 
 // Tag is the mark of what the agent with that state folder makes on the Toxiproxies of
@@ -246,13 +253,22 @@ func (r *Remote) Set(ctx context.Context, p target.Toxiproxy, toxics []fault.Tox
 	}
 	changed, err := r.set(ctx, p, toxics, deadline)
 	if err != nil && changed {
-		// Half a fault is worse than none.
-		err = errors.Join(err, r.Clear(context.WithoutCancel(ctx), p))
+		err = r.takeBack(context.WithoutCancel(ctx), p, err)
 	}
 	if err != nil {
 		return fmt.Errorf("stream set: %w", err)
 	}
 	return nil
+}
+
+// takeBack clears p after a Set that failed in the middle: half a fault is worse than none.
+func (r *Remote) takeBack(ctx context.Context, p target.Toxiproxy, err error) error {
+	stuck, ok := errors.AsType[*StuckError](err)
+	if !ok {
+		return errors.Join(err, r.Clear(ctx, p))
+	}
+	// Asked like any other it would hang for as long again.
+	return r.cleared(ctx, p, r.unstick(ctx, p, r.Mark(p), true, stuck))
 }
 
 // ErrSeed refuses a seed on a proxy of somebody else's.
@@ -272,7 +288,7 @@ func (r *Remote) set(ctx context.Context, p target.Toxiproxy, toxics []fault.Tox
 	switch {
 	case err != nil && (p.Name != "" || !missing):
 		return false, err
-	case p.Name != "" && !now.Enabled && !r.wasDisabled(p):
+	case p.Name != "" && !now.Enabled && !r.knows(p).disabled:
 		return false, fmt.Errorf("%w: %s is disabled, by somebody else: no connection passes it", fault.ErrConflict, p.Words())
 	}
 	if r.Watch != nil {
@@ -281,7 +297,7 @@ func (r *Remote) set(ctx context.Context, p target.Toxiproxy, toxics []fault.Tox
 		}
 	}
 	failpoint.At("toxiproxy.watched")
-	r.noteTouched(p, true)
+	r.note(p, func(k *known) { k.touched = true })
 	if p.Name == "" {
 		err = r.setOwn(ctx, p, now, want, enabled)
 	} else {
@@ -356,13 +372,13 @@ func (r *Remote) setOthers(ctx context.Context, p target.Toxiproxy, now wireProx
 	}
 	switch {
 	case !enabled && now.Enabled:
-		r.noteDisabled(p, true)
+		r.note(p, func(k *known) { k.disabled = true })
 		return r.enable(ctx, p, false)
 	case enabled && !now.Enabled: // by a Down of ours that is no more
 		if err := r.enable(ctx, p, true); err != nil {
 			return err
 		}
-		r.noteDisabled(p, false)
+		r.note(p, func(k *known) { k.disabled = false })
 	}
 	return nil
 }
@@ -401,42 +417,22 @@ func (r *Remote) read(ctx context.Context, p target.Toxiproxy) ([]fault.Toxic, e
 	return fromWire(ours(now, r.Mark(p)), now.Enabled), nil
 }
 
-func (r *Remote) wasDisabled(p target.Toxiproxy) bool {
+func (r *Remote) knows(p target.Toxiproxy) known {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.disabled[p.String()]
+	return r.known[p.String()]
 }
 
-// wasTouched reports whether something of this life's may be on p.
-func (r *Remote) wasTouched(p target.Toxiproxy) bool {
+func (r *Remote) note(p target.Toxiproxy, change func(*known)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.touched[p.String()]
-}
-
-func (r *Remote) noteTouched(p target.Toxiproxy, touched bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.touched == nil {
-		r.touched = map[string]bool{}
+	k := r.known[p.String()]
+	change(&k)
+	if r.known == nil {
+		r.known = map[string]known{}
 	}
-	if touched {
-		r.touched[p.String()] = true
-	} else {
-		delete(r.touched, p.String())
-	}
-}
-
-func (r *Remote) noteDisabled(p target.Toxiproxy, disabled bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.disabled == nil {
-		r.disabled = map[string]bool{}
-	}
-	if disabled {
-		r.disabled[p.String()] = true
-	} else {
-		delete(r.disabled, p.String())
+	if r.known[p.String()] = k; k == (known{}) {
+		delete(r.known, p.String())
 	}
 }
 

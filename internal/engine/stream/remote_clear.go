@@ -16,7 +16,8 @@ import (
 	"netemd/internal/target"
 )
 
-// unstuckTime is how long the API of a proxy that was disabled may take to answer again.
+// unstuckTime is how long an API that hung may take to disable a proxy, and then to answer
+// again.
 const unstuckTime = time.Second
 
 // sweepTime bounds a sweep of one API.
@@ -31,7 +32,10 @@ const sweepTime = 30 * time.Second
 // was, and the error says Recovered; else the proxy stays disabled, so that nobody takes the
 // old fault for none.
 func (r *Remote) Clear(ctx context.Context, p target.Toxiproxy) error {
-	if !r.wasTouched(p) {
+	switch k := r.knows(p); {
+	case k.stuck != nil:
+		return r.cleared(ctx, p, r.clearStuck(ctx, p, k.stuck))
+	case !k.touched:
 		// Nothing of this life's is there, and so there is nothing to bring a proxy of somebody
 		// else's back from, should its Toxiproxy hang.
 		if _, err := r.takeAway(ctx, p, r.Mark(p), false); err != nil {
@@ -39,11 +43,26 @@ func (r *Remote) Clear(ctx context.Context, p target.Toxiproxy) error {
 		}
 		return nil
 	}
-	err := r.clear(ctx, p, r.Mark(p), r.wasDisabled(p))
+	return r.cleared(ctx, p, r.clear(ctx, p, r.Mark(p), r.knows(p).disabled))
+}
+
+// clearStuck tries a Toxiproxy again that hung, and was disabled for that: nothing more can
+// be done than to see whether it answers by now.
+func (r *Remote) clearStuck(ctx context.Context, p target.Toxiproxy, stuck *StuckError) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, unstuckTime, stuck)
+	defer cancel()
+	_, err := r.takeAway(ctx, p, r.Mark(p), r.knows(p).disabled)
+	if errors.Is(err, ErrStuck) {
+		return stuck
+	}
+	return err
+}
+
+// cleared notes what a clear of this life's came to.
+func (r *Remote) cleared(ctx context.Context, p target.Toxiproxy, err error) error {
 	stuck, _ := errors.AsType[*StuckError](err)
 	if err == nil || stuck != nil && stuck.Recovered {
-		r.noteDisabled(p, false)
-		r.noteTouched(p, false)
+		r.note(p, func(k *known) { *k = known{} })
 		if r.Watch != nil {
 			err = errors.Join(err, r.Watch(ctx, p, time.Time{}, false))
 		}
@@ -93,24 +112,28 @@ func (r *Remote) takeAway(ctx context.Context, p target.Toxiproxy, mark string, 
 }
 
 // unstick disables the proxy behind an API that hangs, which ends its connections, and tries
-// again if the API answers then; enable says that the proxy is to be enabled after it.
+// again if the API answers then; enable says that the proxy is to be enabled after it. It has
+// hung for a whole limit already, so it gets little time for that.
 func (r *Remote) unstick(ctx context.Context, p target.Toxiproxy, mark string, enable bool, stuck *StuckError) error {
 	// The caller's own limit may be over by now.
-	limit := r.control(p).limit
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), 3*limit, errors.New("bringing the Toxiproxy back took too long"))
-	defer cancel()
+	quick := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeoutCause(context.WithoutCancel(ctx), unstuckTime, stuck)
+	}
 	told := "was disabled"
-	if err := r.enable(ctx, p, false); errors.Is(err, ErrStuck) {
+	disabling, cancel := quick()
+	defer cancel()
+	if err := r.enable(disabling, p, false); errors.Is(err, ErrStuck) {
 		// Toxiproxy does it, and hangs when it would answer with the proxy's toxics.
 		told = "was told to be disabled, without an answer"
 	} else if err != nil {
 		stuck.How, stuck.Recovery = "disabling the proxy", err
 		return stuck
 	}
-	quick, cancel := context.WithTimeoutCause(ctx, min(limit, unstuckTime), errors.New("it still hangs"))
+	again, cancel := quick()
 	defer cancel()
-	if _, err := r.takeAway(quick, p, mark, enable); err != nil {
+	if _, err := r.takeAway(again, p, mark, enable); err != nil {
 		stuck.How = "the proxy " + told + ", which cuts its connections and refuses new ones; its Toxiproxy has to be restarted"
+		r.note(p, func(k *known) { k.stuck, k.disabled = stuck, enable && p.Name != "" })
 		return stuck
 	}
 	stuck.How, stuck.Recovered = "the proxy was disabled for a moment, which cut its connections, and is without the toxics now", true
