@@ -21,7 +21,7 @@ func (r Request) WithDefaults() Request {
 	switch r.Kind {
 	case KindPostgres:
 		def(&r.Postgres.Mode, "call")
-		def(&r.Postgres.Query, "select 1")
+		def(&r.Postgres.Query, defaultQuery)
 	case KindTCP:
 		def(&r.TCP.Mode, "connect")
 		switch r.TCP.Mode {
@@ -53,3 +53,5 @@ func def[T comparable](field *T, to T) {
 		*field = to
 	}
 }
+
+const defaultQuery = "select 1"

@@ -121,6 +121,9 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 	if !t.Address.IsValid() {
 		return probe.Result{}, fmt.Errorf("probe: target %s says no one address and port that a client could connect to: %w", t.Name, errors.ErrUnsupported)
 	}
+	if r.Kind == probe.KindPostgres && t.Lab == "" {
+		return probe.Result{}, fmt.Errorf("probe: the agent has a login for the PostgreSQL of a lab, and target %s is of none: %w", t.Name, errors.ErrUnsupported)
+	}
 	address := t.Address
 	if r.Layer == probe.LayerProxy {
 		if !t.Proxy.IsValid() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,9 +75,10 @@ func (l *loadFlags) into(cmd *cobra.Command, r *probe.Request) error {
 		r.Count = l.count
 	}
 	if !open {
-		for _, name := range []string{"arrival", "spike", "max-in-flight"} {
+		beside := map[string]string{"spike": "--rate", "arrival": "--rate or --ramp", "max-in-flight": "--rate or --ramp"}
+		for _, name := range slices.Sorted(maps.Keys(beside)) {
 			if given(name) {
-				return usageError{fmt.Errorf("--%s is of an open loop: say --rate or --ramp, too", name)}
+				return usageError{fmt.Errorf("--%s is of an open loop: say %s, too", name, beside[name])}
 			}
 		}
 		r.Concurrency, r.Pace = l.concurrency, l.spacing()

@@ -178,6 +178,8 @@ func looksNegative(s string) bool {
 // but for netemctl itself.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
+	// of "probe foo --target x" it is foo that is wrong
+	cmd.FParseErrWhitelist.UnknownFlags = cmd.Name() != "netemctl"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0:

@@ -147,8 +147,8 @@ func conflict(h, other *held) error {
 		if names := sameServices(h.fault.Spec, other.fault.Spec); len(names) > 0 {
 			return fmt.Errorf("%w: %s is made to fail by %s already; 'netemctl clear %s' ends it", fault.ErrConflict, strings.Join(names, ", "), other.describe(), other.fault.ID)
 		}
-		if fields := sameFields(h, other); len(fields) > 0 && h.fault.Spec.Request != nil {
-			return fmt.Errorf("%w: %s is done by %s already; 'netemctl clear %s' ends it", fault.ErrConflict, strings.Join(fields, ", "), other.describe(), other.fault.ID)
+		if fields := sameFields(h, other); len(fields) > 0 && h.fault.Spec.Packet == nil {
+			return fmt.Errorf("%w: %s is set by %s already; 'netemctl clear %s' ends it", fault.ErrConflict, strings.Join(fields, ", "), other.describe(), other.fault.ID)
 		} else if len(fields) > 0 {
 			return fmt.Errorf("%w: %s is set by %s already; 'netemctl change %s' alters it, 'netemctl clear %s' ends it", fault.ErrConflict,
 				strings.Join(fields, ", "), other.describe(), other.fault.ID, other.fault.ID)

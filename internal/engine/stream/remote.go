@@ -173,7 +173,7 @@ func (r *Remote) find(ctx context.Context, p target.Toxiproxy) (wireProxy, error
 	err := r.control(p).call(ctx, "GET", r.path(p), nil, &one)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return wireProxy{}, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		return wireProxy{}, &goneError{err}
 	case answered(err, http.StatusNotFound):
 		return wireProxy{}, r.notThere(ctx, p)
 	}
@@ -186,11 +186,18 @@ func (r *Remote) find(ctx context.Context, p target.Toxiproxy) (wireProxy, error
 	return one, err
 }
 
+// goneError is that nothing listens where a Toxiproxy was: it matches fs.ErrNotExist, too,
+// whose words would be about a file.
+type goneError struct{ err error }
+
+func (e *goneError) Error() string   { return e.err.Error() }
+func (e *goneError) Unwrap() []error { return []error{e.err, fs.ErrNotExist} }
+
 // notThere says what a Toxiproxy has instead of p, once it is known to be one.
 func (r *Remote) notThere(ctx context.Context, p target.Toxiproxy) error {
 	all, err := r.proxies(ctx, p)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		return &goneError{err}
 	}
 	if err != nil {
 		return err
