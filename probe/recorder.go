@@ -18,6 +18,7 @@ type Recorder struct {
 	degraded                int
 	errors                  map[Class]int
 	failed                  map[Class]*distribution // their service times
+	texts                   map[Class]string        // the first error of each
 	causes, retransmissions map[Cause]int
 	latency, service, lag   distribution
 	there, back             distribution
@@ -34,7 +35,7 @@ type Recorder struct {
 func NewRecorder(target, layer string, threshold time.Duration) *Recorder {
 	return &Recorder{
 		target: target, layer: layer, threshold: threshold,
-		errors: map[Class]int{}, failed: map[Class]*distribution{}, causes: map[Cause]int{}, retransmissions: map[Cause]int{},
+		errors: map[Class]int{}, failed: map[Class]*distribution{}, texts: map[Class]string{}, causes: map[Cause]int{}, retransmissions: map[Cause]int{},
 		phases: map[string]*distribution{}, turns: map[int]int{}, policy: map[string]map[string]int{},
 		drops: newDropSummary(),
 	}
@@ -54,6 +55,7 @@ func (r *Recorder) Add(s Sample) {
 	case s.Class != OK:
 		r.errors[s.Class]++
 		values(r.failed, s.Class).add(int64(s.Duration()))
+		r.says(s.Class, s.Error)
 	case s.Degraded != "": // it has an answer, and how long that took is no measure of the peer
 		r.ok++
 		r.degraded++
@@ -170,6 +172,16 @@ func (r *Recorder) Merge(from *Recorder) {
 	for class, d := range from.failed {
 		values(r.failed, class).merge(d)
 	}
+	for class, text := range from.texts {
+		r.says(class, text)
+	}
+}
+
+// says keeps the first error of a class, in words.
+func (r *Recorder) says(c Class, text string) {
+	if r.texts[c] == "" && text != "" {
+		r.texts[c] = text
+	}
 }
 
 // values is the distribution of a name, which is made where there is none.
@@ -235,6 +247,9 @@ func (r *Recorder) Summary(evidence string) Summary {
 			s.Failed = map[Class]PhaseSummary{}
 		}
 		s.Failed[class] = d.part()
+	}
+	if len(r.texts) > 0 {
+		s.FirstErrors = maps.Clone(r.texts)
 	}
 	for name, events := range r.policy {
 		if s.Policy == nil {

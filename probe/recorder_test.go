@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -185,5 +186,22 @@ func TestBoundedMemory(t *testing.T) {
 	}
 	if s := rec.Summary(""); s.Count != given || attr.Dropped() != 0 {
 		t.Errorf("%d of %d samples, %d events dropped", s.Count, given, attr.Dropped())
+	}
+}
+
+// TestFirstErrors: a summary says how the first call of each class failed, in whatever order
+// its recorders come together.
+func TestFirstErrors(t *testing.T) {
+	a, b := NewRecorder("t", LayerDirect, time.Second), NewRecorder("t", LayerDirect, time.Second)
+	a.Add(Sample{Class: OK})
+	a.Add(Sample{Class: Reset, Error: "first reset"})
+	a.Add(Sample{Class: Reset, Error: "second reset"})
+	b.Add(Sample{Class: Reset, Error: "third reset"})
+	b.Add(Sample{Class: Timeout})
+	b.Add(Sample{Class: Timeout, Error: "first timeout"})
+	a.Merge(b)
+	want := map[Class]string{Reset: "first reset", Timeout: "first timeout"}
+	if got := a.Summary("").FirstErrors; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

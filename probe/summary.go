@@ -36,6 +36,8 @@ type Summary struct {
 	// Failed are the service times of the calls that failed, by class: no percentile has
 	// them, and they say whether errors came within the budget.
 	Failed map[Class]PhaseSummary `json:"failed,omitempty"`
+	// FirstErrors are the words of the first call that failed, by class.
+	FirstErrors map[Class]string `json:"first_errors,omitempty"`
 	// Percentiles of the successful calls' latencies, each from when it was due (see
 	// Sample.Latency); null without one. The largest is exact in any case.
 	P50  *float64 `json:"p50_ms"`

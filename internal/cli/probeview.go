@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -38,6 +39,11 @@ func probeText(res report.ProbeResult) func(io.Writer, style) {
 		pairs(w, st, report.Details(res.Summary, res.Policy))
 		if failed := report.Failed(s); failed != "" {
 			fmt.Fprintf(w, "failed: %s\n", failed)
+			for _, c := range report.ClassOrder {
+				if text := s.FirstErrors[c]; text != "" {
+					fmt.Fprintf(w, "  %s: %s\n", c, oneLine(errors.New(text)))
+				}
+			}
 		}
 		fmt.Fprintf(w, "slow is above %g ms; causes from %s\n", s.ThresholdMS, s.Evidence)
 	}
