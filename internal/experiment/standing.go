@@ -75,18 +75,38 @@ func order(s step) int {
 
 // apply makes a fault; each repeat has a seed of its own, which follows from the plan's.
 func (s *standing) apply(ctx context.Context, t *plan.Timed) error {
-	spec := t.Spec
-	if spec.Packet != nil {
-		packet := *spec.Packet
-		packet.Seed = fault.Seed(cmp.Or(packet.Seed, s.runner.Plan.Seed), s.repeat)
-		spec.Packet = &packet
-	}
-	h, err := Hold(ctx, s.runner.Faults, spec, nil)
+	h, err := Hold(ctx, s.runner.Faults, seeded(t.Spec, s.runner.Plan.Lab != "", func(own uint64) uint64 {
+		return fault.Seed(cmp.Or(own, s.runner.Plan.Seed), s.repeat)
+	}), nil)
 	if err != nil {
 		return err
 	}
 	s.faults = append(s.faults, stood{of: t, holding: h})
 	return nil
+}
+
+// seeded is a copy of a spec with all that it draws by other seeds. Toxics outside of a lab may
+// be on a Toxiproxy of somebody else's, which takes none.
+func seeded(spec fault.Spec, lab bool, by func(own uint64) uint64) fault.Spec {
+	switch {
+	case spec.Packet != nil:
+		spec.Packet = new(*spec.Packet)
+		spec.Packet.Seed = by(spec.Packet.Seed)
+	case spec.Request != nil:
+		spec.Request = new(*spec.Request)
+		spec.Request.Seed = by(spec.Request.Seed)
+	case spec.Outage != nil:
+		spec.Outage = new(*spec.Outage)
+		spec.Outage.Seed = by(spec.Outage.Seed)
+	case spec.Toxics != nil:
+		spec.Toxics = slices.Clone(spec.Toxics)
+		for i := range spec.Toxics {
+			if t := &spec.Toxics[i]; t.Draws() && (lab || t.Seed != 0) {
+				t.Seed = fault.Seed(by(t.Seed), i)
+			}
+		}
+	}
+	return spec
 }
 
 // applyAll makes all faults of a case; what was made before an error stands still.
@@ -116,10 +136,27 @@ func (s *standing) end(ctx context.Context, t *plan.Timed) {
 			f.void = fmt.Sprintf("the fault %s was %s", last.ID, last.State)
 		case gaps.Count > 0:
 			f.void = fmt.Sprintf("the fault %s was not in force for %v", last.ID, gaps.Total.Round(time.Millisecond))
-		case last.Spec.Packet != nil && last.Counters.Seen == 0:
-			f.void = fmt.Sprintf("no packet matched the fault %s", last.ID)
+		default:
+			f.void = unmet(last)
 		}
 	}
+}
+
+// unmet says that a fault met nothing to act on; empty where it did.
+func unmet(f fault.Fault) string {
+	switch s := f.Spec; {
+	case s.Packet != nil && f.Counters.Seen == 0:
+		return fmt.Sprintf("no packet matched the fault %s", f.ID)
+	case s.Content != nil && f.Chosen() == 0:
+		return fmt.Sprintf("the rule of the fault %s chose no packet", f.ID)
+	case s.Request != nil && f.Counters.Seen == 0:
+		return fmt.Sprintf("no request came to the fault %s", f.ID)
+	case s.Outage != nil && (f.Outages == nil || f.Outages.Done == 0):
+		return fmt.Sprintf("the fault %s made no service fail", f.ID)
+	case s.Outage != nil && f.Outages.Failed > 0:
+		return fmt.Sprintf("after the fault %s a service was not back", f.ID)
+	}
+	return ""
 }
 
 // release takes all away that still stand, in the opposite order; a second one does nothing.

@@ -72,12 +72,15 @@ type Toxic struct {
 	Delay                      time.Duration
 }
 
+// Draws reports whether t touches some connections and spares others.
+func (t Toxic) Draws() bool { return t.Toxicity > 0 && t.Toxicity < 100 }
+
 // ToxicWarnings are what a user should know about toxics. open says that connections which are
 // open meet them too, as through a proxy of somebody else's.
 func ToxicWarnings(toxics []Toxic, open bool) []string {
 	var w []string
 	for _, t := range toxics {
-		if t.Toxicity > 0 && t.Toxicity < 100 {
+		if t.Draws() {
 			w = append(w, fmt.Sprintf("toxicity %v of %s is of connections (unit = connection): all calls on one are touched, or none", t.Toxicity, t.Kind))
 		}
 		if t.Seed != 0 && (t.Jitter > 0 || t.SizeVariation > 0) {

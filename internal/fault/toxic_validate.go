@@ -96,7 +96,7 @@ func (t Toxic) Validate() error {
 	} else {
 		c.duration("delay", t.Delay, 0, toxicPause)
 	}
-	if t.Seed != 0 && (t.Toxicity == 0 || t.Toxicity == 100) {
+	if t.Seed != 0 && !t.Draws() {
 		c.refuse("seed", strconv.FormatUint(t.Seed, 10), "nothing without a toxicity below 100%: there is nothing to draw")
 	}
 	return errors.Join(c.errs...)

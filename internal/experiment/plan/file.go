@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"netemd/internal/fault"
-	"netemd/internal/impairment"
 	"netemd/internal/kpi"
 	"netemd/internal/policyfile"
 	"netemd/internal/strictyaml"
@@ -71,7 +69,7 @@ func (e *extent) UnmarshalText(text []byte) error {
 type load struct {
 	Probe       string         `yaml:"probe,omitempty" want:"pg, tcp, udp, http or grpc"`
 	Target      string         `yaml:"target,omitempty" want:"the name of a target"`
-	Layer       string         `yaml:"layer,omitempty" want:"direct or proxy"`
+	Layer       string         `yaml:"layer,omitempty" want:"direct, proxy or app"`
 	Mode        string         `yaml:"mode,omitempty" want:"a mode of the probe, such as call or echo"`
 	Concurrency int            `yaml:"concurrency,omitempty" want:"calls at a time, from 1 to 1000"`
 	Pace        *time.Duration `yaml:"pace,omitempty" want:"the least time between the starts of two calls, 0s for none"`
@@ -104,35 +102,6 @@ func (r *rate) UnmarshalText(text []byte) error {
 	}
 	*r = rate(v)
 	return nil
-}
-
-// timed are the keys of a fault: one of impairment and toxics.
-type timed struct {
-	Target     string                    `yaml:"target,omitempty" want:"the name of a target; without one the load's"`
-	At         time.Duration             `yaml:"at,omitempty" want:"when it begins, from the phase's beginning, such as 2s"`
-	For        time.Duration             `yaml:"for,omitempty" want:"how long it stands, such as 5s; to the phase's end if it is not said"`
-	Direction  fault.Direction           `yaml:"direction,omitempty" want:"to, from or both"`
-	Engine     fault.Engine              `yaml:"engine,omitempty" want:"auto, netem or ebpf"`
-	Impairment *impairment.Keys          `yaml:"impairment,omitempty"`
-	Toxics     strictyaml.Several[toxic] `yaml:"toxics,omitempty"`
-}
-
-// WantYAML is the form, after "want".
-func (timed) WantYAML() string {
-	return "a fault, such as {target: pg, impairment: {loss: 20%}} or {toxics: latency latency=300ms}"
-}
-
-type toxic fault.Toxic
-
-// WantYAML is the form, after "want".
-func (toxic) WantYAML() string {
-	return "a toxic in one text, such as \"latency latency=300ms jitter=100ms\""
-}
-
-func (t *toxic) UnmarshalText(text []byte) error {
-	v, err := fault.ParseToxic(string(text))
-	*t = toxic(v)
-	return err
 }
 
 type criterion struct {

@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 
-	"netemd/internal/fault"
 	"netemd/internal/kpi"
 	"netemd/internal/policyfile"
 	"netemd/internal/strictyaml"
@@ -169,41 +169,6 @@ func (r *reader) load(key string, c Case) {
 	}
 }
 
-func (r *reader) fault(key string, f timed, c Case) Timed {
-	t := Timed{At: f.At, For: f.For, Spec: fault.Spec{Target: f.Target, Direction: f.Direction, Engine: f.Engine}}
-	if t.Target == "" {
-		t.Target = c.Load.Target
-	}
-	if f.Impairment != nil {
-		if err := f.Impairment.Validate(); err != nil {
-			r.errs = append(r.errs, below(key+".impairment", err))
-			return t
-		}
-		t.Packet = new(f.Impairment.Netem())
-	}
-	for _, x := range f.Toxics {
-		t.Toxics = append(t.Toxics, fault.Toxic(x))
-	}
-	if f.Impairment == nil && len(f.Toxics) == 0 {
-		r.refuse(key, "", timed{}.WantYAML())
-		return t
-	}
-	if err := t.Validate(); err != nil {
-		r.errs = append(r.errs, below(key, err))
-	}
-	switch end := t.At + t.For; {
-	case t.At < 0:
-		r.refuse(key+".at", qdisc.FormatDuration(t.At), "a time from 0s")
-	case t.For < 0:
-		r.refuse(key+".for", qdisc.FormatDuration(t.For), "a time above 0s")
-	case !c.Continuous() && end > 0:
-		r.refuse(key+".at", qdisc.FormatDuration(t.At), "neither at nor for, where the phase fault is a number of calls")
-	case c.Continuous() && (end > c.Fault.For || t.At == c.Fault.For):
-		r.refuse(key+".for", qdisc.FormatDuration(t.For), "an end within the phase fault, which takes "+qdisc.FormatDuration(c.Fault.For))
-	}
-	return t
-}
-
 func (r *reader) kpis(p *Plan) {
 	if len(r.KPIs) > MaxKPIs || len(r.KPIs) == 0 {
 		r.refuse("kpis", "", fmt.Sprintf("1 to %d conditions, not %d", MaxKPIs, len(r.KPIs)))
@@ -271,7 +236,7 @@ func below(key string, err error) error {
 		if f, ok := errors.AsType[*qdisc.FieldError](e); ok {
 			named := *f
 			named.Field = key
-			if f.Field != "" {
+			if f.Field != "" && !strings.HasSuffix(key, "."+f.Field) {
 				named.Field += "." + f.Field
 			}
 			e = &named
