@@ -18,11 +18,14 @@ import (
 var files embed.FS
 
 // groups are in the order in which they are told.
-var groups = []string{"pg"}
+var groups = []string{"pg", "http", "correctness", "client"}
 
 // order is that of the experiments of each group.
 var order = map[string][]string{
-	"pg": {"baseline", "latency-budget", "hang-or-down", "reset-retry", "truncated", "retry-storm", "breaker-recovery", "loss-tail"},
+	"pg":          {"baseline", "latency-budget", "hang-or-down", "reset-retry", "truncated", "retry-storm", "breaker-recovery", "loss-tail"},
+	"http":        {"jitter-burst", "breaker", "storm"},
+	"correctness": {"half-open"},
+	"client":      {"tcp-modes", "packet-modes", "app-faults"},
 }
 
 var all = sync.OnceValue(func() (plans []plan.Plan) {

@@ -101,7 +101,7 @@ func (o Observations) value(r kpi.Ref) (kpi.Value, error) {
 		if err != nil {
 			return kpi.Value{}, err
 		}
-		return o.median(func(x Observation) (float64, error) { return x.bins(r.Metric, width) })
+		return o.median(func(x Observation) float64 { return x.began(r.Metric, width) }), nil
 	case "recovery_ms":
 		return o.slowest()
 	case "packets", "measured", "asked":
@@ -167,6 +167,8 @@ func (o Observations) calls(r kpi.Ref) (kpi.Value, error) {
 		return known(rank(failed, 50))
 	case "failed_max_ms":
 		return known(rank(failed, 100))
+	case "rejected_max_ms":
+		return known(s.Failed[probe.Rejected].Max)
 	case "phase_p50_ms":
 		return known(s.Phases[r.Kind].P50)
 	case "turns":
@@ -194,10 +196,10 @@ func rank(values []int64, percent float64) *float64 {
 	return new(float64(values[i-1]) / float64(time.Millisecond))
 }
 
-// bins counts what began in the phase in bins of a width, from its beginning.
-func (o Observation) bins(metric string, width time.Duration) (float64, error) {
-	counts := map[int64]int{}
-	total := 0
+// began counts what began in the phase: the most in any time of a width, or the mean in such
+// times between the first and the last one.
+func (o Observation) began(metric string, width time.Duration) float64 {
+	var starts []int64
 	for _, s := range o.Samples {
 		attempts := s.Attempts
 		if len(attempts) == 0 && s.Class != probe.Rejected && s.Degraded == "" {
@@ -207,39 +209,38 @@ func (o Observation) bins(metric string, width time.Duration) (float64, error) {
 			attempts = attempts[min(1, len(attempts)):]
 		}
 		for _, a := range attempts {
-			if a.StartNS >= o.End {
-				continue
+			if a.StartNS < o.End {
+				starts = append(starts, a.StartNS)
 			}
-			counts[(a.StartNS-o.Begin)/int64(width)]++
-			total++
 		}
 	}
-	if total == 0 {
-		return 0, nil
+	if len(starts) == 0 {
+		return 0
 	}
-	first, last, peak := int64(math.MaxInt64), int64(math.MinInt64), 0
-	for bin, n := range counts {
-		first, last, peak = min(first, bin), max(last, bin), max(peak, n)
-	}
+	slices.Sort(starts)
 	if metric == "retries_mean" {
-		return float64(total) / float64(last-first+1), nil
+		over := starts[len(starts)-1] - starts[0] + int64(width)
+		return float64(len(starts)) * float64(width) / float64(over)
 	}
-	return float64(peak), nil
+	peak, first := 0, 0
+	for i, at := range starts {
+		for at-starts[first] >= int64(width) {
+			first++
+		}
+		peak = max(peak, i-first+1)
+	}
+	return float64(peak)
 }
 
 // median is that of one number of each observation.
-func (o Observations) median(f func(Observation) (float64, error)) (kpi.Value, error) {
+func (o Observations) median(f func(Observation) float64) kpi.Value {
 	var all []float64
 	for _, x := range o {
-		v, err := f(x)
-		if err != nil {
-			return kpi.Value{}, err
-		}
-		all = append(all, v)
+		all = append(all, f(x))
 	}
 	slices.Sort(all)
 	n := len(all)
-	return kpi.Value{Number: (all[(n-1)/2] + all[n/2]) / 2}, nil
+	return kpi.Value{Number: (all[(n-1)/2] + all[n/2]) / 2}
 }
 
 // slowest is the longest time from a phase's beginning to the end of its first good call.

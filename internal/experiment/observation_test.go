@@ -57,8 +57,11 @@ func TestMeasured(t *testing.T) {
 		"calls == 5 of a within 800ms":                                             kpi.Passed,
 		"attempts_peak[100ms] == 2 of a":                                           kpi.Passed, // 2 in each
 		"attempts_peak[1s] == 3.5 of a":                                            kpi.Passed, // the median of 5 and 2
+		"retries_peak[5ms] == 0.5 of a":                                            kpi.Passed, // the second one begins 5 ms later
+		"retries_peak[6ms] == 1 of a":                                              kpi.Passed,
+		"rejected_max_ms < 1 of a":                                                 kpi.Passed,
 		"retries_peak[100ms] == 1 of a":                                            kpi.Passed, // of 2 and 0
-		"retries_mean[4ms] == 0.5 of a":                                            kpi.Passed, // 2 in 2 bins, and none
+		"retries_mean[5ms] == 0.5 of a":                                            kpi.Passed, // 2 within 5 ms, and none
 		"recovery_ms == 65 in recovery of a":                                       kpi.Passed,
 		"recovery_ms == 65 in recovery of a within 10ms":                           kpi.Inconclusive, // nothing good in the first
 		"asked == measured && packets == 2000 of a":                                kpi.Passed,
@@ -89,7 +92,7 @@ func TestMeasured(t *testing.T) {
 
 // TestEveryMetric asks for each number that a KPI may name.
 func TestEveryMetric(t *testing.T) {
-	kinds := map[string]string{"": "", "class": "timeout", "bin": "100ms", "part": "connect", "cause": "rto", "event": "retry.scheduled", "counter": "hits"}
+	kinds := map[string]string{"": "", "class": "timeout", "width": "100ms", "part": "connect", "cause": "rto", "event": "retry.scheduled", "counter": "hits"}
 	for _, m := range kpi.Metrics {
 		kind, ok := kinds[m.Kinds]
 		if !ok {

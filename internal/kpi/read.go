@@ -175,7 +175,7 @@ func (r *reader) metric(whole, e ast.Expr, args []ast.Expr) node {
 		return r.refuse(whole, m.Name+" has no kinds")
 	case m.Kinds != "" && ref.Kind == "":
 		return r.refuse(whole, fmt.Sprintf("want %s[%s]", m.Name, m.Kinds))
-	case m.Kinds == "bin":
+	case m.Kinds == "width":
 		if d, err := time.ParseDuration(ref.Kind); err != nil || d <= 0 {
 			return r.refuse(whole, fmt.Sprintf("want %s[100ms], a width above 0", m.Name))
 		}

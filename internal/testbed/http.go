@@ -2,6 +2,8 @@ package testbed
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,7 +34,7 @@ type Echoed struct {
 //
 //	/status/N         answers with status N, 200 to 599
 //	/delay/DURATION   answers so late ("250ms"), at most a minute
-//	/bytes/N          answers with N bytes, at most 64 MiB
+//	/bytes/N          answers with N bytes, at most 64 MiB; up to 1 MiB with a Content-Digest
 //	/drip/N/DURATION  answers with N bytes, each so long after the one before, at most 1000
 //	/health           answers "ok"
 func HTTPEcho(ctx context.Context, l net.Listener) error {
@@ -87,7 +89,12 @@ func httpRoutes() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
-		_, _ = io.CopyN(w, zeroes{}, n) // a client that has gone is nobody to tell
+		if n <= maxDigest {
+			sum := sha256.New()
+			_, _ = io.CopyN(sum, &digits{}, n)
+			w.Header().Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(sum.Sum(nil))+":")
+		}
+		_, _ = io.CopyN(w, &digits{}, n) // a client that has gone is nobody to tell
 	})
 	mux.HandleFunc("/drip/{bytes}/{every}", drip)
 	return mux
@@ -131,12 +138,15 @@ func echoHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// zeroes is an endless text of the digit 0.
-type zeroes struct{}
+// digits is an endless text that repeats itself after a prime number of bytes, so that one
+// that was shifted or cut differs.
+type digits struct{ at int }
 
-func (zeroes) Read(b []byte) (int, error) {
+func (d *digits) Read(b []byte) (int, error) {
+	const prime = 251
 	for i := range b {
-		b[i] = '0'
+		b[i] = byte('0' + d.at%prime%10)
+		d.at++
 	}
 	return len(b), nil
 }

@@ -39,7 +39,9 @@ const graceful = time.Second
 const (
 	maxDelay = time.Minute
 	maxBytes = 64 << 20
-	maxDrips = 1000
+	// maxDigest is how long an answer is that is read twice, the first time for its digest.
+	maxDigest = 1 << 20
+	maxDrips  = 1000
 )
 
 func init() {

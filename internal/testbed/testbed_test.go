@@ -2,10 +2,14 @@ package testbed
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -195,5 +199,21 @@ func TestGRPCModes(t *testing.T) {
 			}
 		}
 		_ = p.Close()
+	}
+}
+
+// TestDigest: what an answer says that its body is.
+func TestDigest(t *testing.T) {
+	for path, said := range map[string]bool{"/bytes/0": true, "/bytes/1000": true, fmt.Sprint("/bytes/", maxDigest+1): false} {
+		w := httptest.NewRecorder()
+		httpRoutes().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		sum := sha256.Sum256(w.Body.Bytes())
+		want := ""
+		if said {
+			want = "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+		}
+		if got := w.Header().Get("Content-Digest"); got != want {
+			t.Errorf("%s: Content-Digest %q, want %q", path, got, want)
+		}
 	}
 }

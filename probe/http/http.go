@@ -146,9 +146,11 @@ func (p *Probe) read(resp *http.Response, touch func(), s *probe.Sample) error {
 		buffer = &b
 	}
 	defer p.scratch.Put(buffer)
+	sum := digestOf(resp.Header)
 	for {
 		n, err := resp.Body.Read(*buffer)
 		s.Bytes += int64(n)
+		sum.write((*buffer)[:n])
 		touch()
 		if errors.Is(err, io.EOF) {
 			break
@@ -163,7 +165,7 @@ func (p *Probe) read(resp *http.Response, touch func(), s *probe.Sample) error {
 		s.PushbackNS = int64(retryAfter(resp.Header, time.Now()))
 		return &statusError{resp.StatusCode}
 	}
-	return nil
+	return sum.check()
 }
 
 // request is the call's one. Its body cannot be rewound, so that nobody sends it again.

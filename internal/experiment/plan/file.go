@@ -81,6 +81,7 @@ type load struct {
 	Pool        *int           `yaml:"pool,omitempty" want:"a number of kept connections; 0 for a new one for each call"`
 	Query       string         `yaml:"query,omitempty" want:"a query with one row and one value"`
 	Keep        *bool          `yaml:"keep,omitempty" want:"true or false"`
+	ReadTimeout time.Duration  `yaml:"read_timeout,omitempty" want:"the longest wait for a piece of an answer, such as 2s; timeout holds beside it"`
 	HTTP        string         `yaml:"http,omitempty" want:"1.1 or 2"`
 	Method      string         `yaml:"method,omitempty" want:"a method, such as GET or POST"`
 	Path        string         `yaml:"path,omitempty" want:"the path of the request, such as /pay"`

@@ -32,7 +32,7 @@ func (l load) request() probe.Request {
 	case probe.KindUDP:
 		r.UDP = probe.UDPOptions{Bytes: int(l.Bytes)}
 	case probe.KindHTTP:
-		r.HTTP = probe.HTTPOptions{Version: l.HTTP, Method: l.Method, Path: l.Path, Bytes: int(l.Bytes), Keep: keep}
+		r.HTTP = probe.HTTPOptions{Version: l.HTTP, Method: l.Method, Path: l.Path, Bytes: int(l.Bytes), Keep: keep, ReadTimeout: l.ReadTimeout}
 	case probe.KindGRPC:
 		r.GRPC = probe.GRPCOptions{Mode: l.Mode, Messages: l.Messages, Bytes: int(l.Bytes)}
 	}

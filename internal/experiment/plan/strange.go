@@ -11,15 +11,16 @@ import (
 
 // kinds are the kinds of probes that a key of the load is of; the others are of all.
 var kinds = map[string][]string{
-	"mode":     {probe.KindPostgres, probe.KindTCP, probe.KindGRPC},
-	"pool":     {probe.KindPostgres},
-	"query":    {probe.KindPostgres},
-	"keep":     {probe.KindTCP, probe.KindHTTP},
-	"http":     {probe.KindHTTP},
-	"method":   {probe.KindHTTP},
-	"path":     {probe.KindHTTP},
-	"bytes":    {probe.KindTCP, probe.KindUDP, probe.KindHTTP, probe.KindGRPC},
-	"messages": {probe.KindGRPC},
+	"mode":         {probe.KindPostgres, probe.KindTCP, probe.KindGRPC},
+	"pool":         {probe.KindPostgres},
+	"query":        {probe.KindPostgres},
+	"keep":         {probe.KindTCP, probe.KindHTTP},
+	"http":         {probe.KindHTTP},
+	"read_timeout": {probe.KindHTTP},
+	"method":       {probe.KindHTTP},
+	"path":         {probe.KindHTTP},
+	"bytes":        {probe.KindTCP, probe.KindUDP, probe.KindHTTP, probe.KindGRPC},
+	"messages":     {probe.KindGRPC},
 }
 
 // strange refuses keys that would silently do nothing.
