@@ -209,6 +209,19 @@ func (r *Recorder) Latency() (p50, p99 *float64) {
 	return q[0], q[1]
 }
 
+// FailedService is the median and the longest service time of the calls that were attempted
+// and failed, of all classes together, in ms; nil without one.
+func (r *Recorder) FailedService() (p50, longest *float64) {
+	var all distribution
+	for class, d := range r.failed {
+		if class != Rejected {
+			all.merge(d)
+		}
+	}
+	q := all.quantiles(50, 100)
+	return q[0], q[1]
+}
+
 // Summary is what was taken until now. evidence is what the causes rest on.
 func (r *Recorder) Summary(evidence string) Summary {
 	s := Summary{

@@ -21,13 +21,14 @@ type Judged struct {
 
 // Judge has every condition of a plan judged by what was measured.
 func Judge(p plan.Plan, o Observations) (all []Judged) {
+	measured := newNumbers(o)
 	for _, c := range p.KPIs {
 		for _, name := range casesOf(p, c) {
 			j := Judged{Criterion: c, Case: name}
 			for repeat := 1; repeat <= p.Repeats; repeat++ {
-				j.Repeats = append(j.Repeats, c.Judge(in(name, o.Measured(repeat))))
+				j.Repeats = append(j.Repeats, c.Judge(in(name, measured.in(repeat))))
 			}
-			j.Judgement = c.Judge(in(name, o.Measured(together)))
+			j.Judgement = c.Judge(in(name, measured.in(together)))
 			if c.Every {
 				j.Judgement = slices.MaxFunc(j.Repeats, func(a, b kpi.Judgement) int { return rankOf(a.Verdict) - rankOf(b.Verdict) })
 			}

@@ -78,10 +78,10 @@ func TestMeasured(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		got := k.Judge(o.Measured(together))
+		got := k.Judge(newNumbers(o).in(together))
 		if k.Every {
 			for repeat := 1; repeat <= 2 && got.Verdict != kpi.Failed; repeat++ {
-				got = k.Judge(o.Measured(repeat))
+				got = k.Judge(newNumbers(o).in(repeat))
 			}
 		}
 		if got.Verdict != want {
@@ -92,14 +92,14 @@ func TestMeasured(t *testing.T) {
 
 // TestEveryMetric asks for each number that a KPI may name.
 func TestEveryMetric(t *testing.T) {
-	kinds := map[string]string{"": "", "class": "timeout", "width": "100ms", "part": "connect", "cause": "rto", "event": "retry.scheduled", "counter": "hits"}
+	kinds := map[string]string{"": "", "class": "timeout", "width": "100ms", "part": "connect", "cause": "rto", "retry": "1", "event": "retry.scheduled", "counter": "hits"}
 	for _, m := range kpi.Metrics {
 		kind, ok := kinds[m.Kinds]
 		if !ok {
 			t.Errorf("%s: no kind %s", m.Name, m.Kinds)
 		}
-		v, err := observed().Measured(together)(kpi.Ref{Metric: m.Name, Kind: kind, Case: "a", Phase: kpi.Fault})
-		if err != nil && m.Name != "turns" && m.Name != "phase_p50_ms" && m.Name != "server" {
+		v, err := newNumbers(observed()).in(together)(kpi.Ref{Metric: m.Name, Kind: kind, Case: "a", Phase: kpi.Fault})
+		if err != nil && m.Name != "turns" && m.Name != "dispersion" && m.Name != "phase_p50_ms" && m.Name != "server" {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 		if err == nil && m.Rate != (v.Of > 0) && m.Name != "asked" {

@@ -40,7 +40,12 @@ type Runner struct {
 	Now func() time.Time
 
 	observations Observations
+	// stood are the times of the repeat's faults.
+	stood []interval
 }
+
+// interval is a time by the wall's clock.
+type interval struct{ begin, end time.Time }
 
 // Run returns what was measured. Every fault is cleared on every way out. When ctx ends, what
 // was measured until then comes with ctx's cause; other errors of one case end the run, too.
@@ -57,12 +62,14 @@ func (r *Runner) Run(ctx context.Context) (Observations, error) {
 }
 
 func (r *Runner) oneCase(ctx context.Context, c plan.Case) error {
+	r.stood = nil
 	if !c.Control.IsZero() {
 		if err := r.calls(ctx, c, kpi.Control, 0, c.Control); err != nil {
 			return err
 		}
 	}
 	for repeat := 1; repeat <= r.Plan.Repeats; repeat++ {
+		r.stood = nil
 		once := r.separate
 		if c.Continuous() {
 			once = r.continuous
@@ -165,14 +172,14 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 		r.observe(c, kpi.Fault, repeat, calls, all, t.outcome, cmp.Or(err, errEnded))
 		return err
 	}
-	begin := all.begin
+	begin := all.Begin
 	if c.Warmup.For > 0 {
 		begin = at(t.begin)
-		r.observe(c, kpi.Warmup, repeat, calls, span{all.begin, begin}, nil, err)
+		r.observe(c, kpi.Warmup, repeat, calls, Span{all.Begin, begin}, nil, err)
 	}
-	r.observe(c, kpi.Fault, repeat, calls, span{begin, at(t.end)}, t.outcome, err)
+	r.observe(c, kpi.Fault, repeat, calls, Span{begin, at(t.end)}, t.outcome, err)
 	if c.Recovery.For > 0 {
-		r.observe(c, kpi.Recovery, repeat, calls, span{at(t.healed), all.end}, nil, err)
+		r.observe(c, kpi.Recovery, repeat, calls, Span{at(t.healed), all.End}, nil, err)
 	}
 	return err
 }
@@ -217,27 +224,27 @@ func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable [
 	return p
 }
 
-// span is a time of the samples' clock.
-type span struct{ begin, end int64 }
-
 // window is from when the first call was due to when the last one ended.
-func window(samples []probe.Sample) span {
+func window(samples []probe.Sample) Span {
 	if len(samples) == 0 {
-		return span{}
+		return Span{}
 	}
-	w := span{math.MaxInt64, math.MinInt64}
+	w := Span{math.MaxInt64, math.MinInt64}
 	for _, s := range samples {
-		w.begin, w.end = min(w.begin, dueNS(s)), max(w.end, s.EndNS)
+		w.Begin, w.End = min(w.Begin, dueNS(s)), max(w.End, s.EndNS)
 	}
-	w.end++ // a span is without its end
+	w.End++ // a Span is without its end
 	return w
 }
 
-// observe keeps the samples that were due in a span.
-func (r *Runner) observe(c plan.Case, phase string, repeat int, calls Calls, in span, faults *outcome, err error) {
-	o := Observation{Case: c.Name, Phase: phase, Repeat: repeat, Begin: in.begin, End: in.end, Asked: math.NaN()}
+// observe keeps the samples that were due in a Span.
+func (r *Runner) observe(c plan.Case, phase string, repeat int, calls Calls, in Span, faults *outcome, err error) {
+	o := Observation{Case: c.Name, Phase: phase, Repeat: repeat, Begin: in.Begin, End: in.End, Asked: math.NaN(), Grace: r.Plan.Grace(c)}
+	for _, t := range r.stood {
+		o.Faults = append(o.Faults, Span{Begin: t.begin.Add(-calls.Unix).UnixNano(), End: t.end.Add(-calls.Unix).UnixNano()})
+	}
 	for _, s := range calls.Samples {
-		if due := dueNS(s); in.begin <= due && due < in.end {
+		if due := dueNS(s); in.Begin <= due && due < in.End {
 			o.Samples = append(o.Samples, s)
 		}
 	}

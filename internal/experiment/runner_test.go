@@ -190,7 +190,7 @@ func TestRunnerBreaks(t *testing.T) {
 					t.Errorf("%+v", last)
 				}
 				judge, _ := kpi.Parse("calls > 0 of timed")
-				if j := judge.Judge(o.Measured(together)); j.Verdict != kpi.Inconclusive {
+				if j := judge.Judge(newNumbers(o).in(together)); j.Verdict != kpi.Inconclusive {
 					t.Errorf("%+v", j)
 				}
 			})

@@ -23,6 +23,7 @@ type standing struct {
 type stood struct {
 	of      *plan.Timed
 	holding *Holding
+	begin   time.Time
 	last    fault.Fault
 	void    string
 }
@@ -75,13 +76,14 @@ func order(s step) int {
 
 // apply makes a fault; each repeat has a seed of its own, which follows from the plan's.
 func (s *standing) apply(ctx context.Context, t *plan.Timed) error {
+	begin := s.runner.Now()
 	h, err := Hold(ctx, s.runner.Faults, seeded(t.Spec, s.runner.Plan.Lab != "", func(own uint64) uint64 {
 		return fault.Seed(cmp.Or(own, s.runner.Plan.Seed), s.repeat)
 	}), nil)
 	if err != nil {
 		return err
 	}
-	s.faults = append(s.faults, stood{of: t, holding: h})
+	s.faults = append(s.faults, stood{of: t, holding: h, begin: begin})
 	return nil
 }
 
@@ -129,6 +131,7 @@ func (s *standing) end(ctx context.Context, t *plan.Timed) {
 		last, err := f.holding.Release(ctx)
 		gaps := f.holding.Gaps()
 		f.last, f.holding = last, nil
+		s.runner.stood = append(s.runner.stood, interval{f.begin, s.runner.Now()})
 		switch {
 		case err != nil:
 			f.void = fmt.Sprintf("the fault %s was not held to its end: %v", last.ID, err)

@@ -67,3 +67,22 @@ func alike(x, y Value) bool {
 	}
 	return math.Abs(x.Number-y.Number) <= quantile*math.Sqrt(p*(1-p)*(1/n+1/m))
 }
+
+// Uniform reports whether chance explains, at the level, that sorted values differ from an even
+// spread between low and high: no step of their distribution function is further from the line
+// than the bound of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (P. Massart, 1990).
+// It is false of no values.
+func Uniform(values []float64, low, high, level float64) bool {
+	n := float64(len(values))
+	if n == 0 || high <= low {
+		return false
+	}
+	bound := math.Sqrt(math.Log(2/(1-level)) / (2 * n))
+	for i, v := range values {
+		line := min(1, max(0, (v-low)/(high-low)))
+		if math.Max(math.Abs(float64(i)/n-line), math.Abs(float64(i+1)/n-line)) > bound {
+			return false
+		}
+	}
+	return true
+}

@@ -13,6 +13,8 @@ type Function struct {
 type function struct {
 	Function
 	least, most int
+	// several says that the first argument is a metric with many values.
+	several bool
 	// holds is of a condition, gives of a number.
 	holds func([]Value) bool
 	gives func([]Value) float64
@@ -26,6 +28,9 @@ var functions = map[string]function{
 	"between": {Function: Function{"between(a, low, high)", "whether low <= a <= high"}, least: 3, most: 3, holds: func(v []Value) bool { return v[1].Number <= v[0].Number && v[0].Number <= v[2].Number }},
 	"agrees": {Function: Function{"agrees(rate, p)", "whether chance explains the difference of a rate and the probability p, at the level 99.9 %"}, least: 2, most: 2, holds: func(v []Value) bool {
 		return alike(v[0], Value{Number: v[1].Number})
+	}},
+	"uniform": {Function: Function{"uniform(values, low, high)", "whether chance explains the difference of values and an even spread from low to high, at the level 99.9 %"}, least: 3, most: 3, several: true, holds: func(v []Value) bool {
+		return Uniform(v[0].Values, v[1].Number, v[2].Number, Level)
 	}},
 }
 
@@ -42,7 +47,7 @@ func fold(f func(a, b float64) float64) func([]Value) float64 {
 // Functions are those that an expression may call, by name.
 func Functions() []Function {
 	var all []Function
-	for _, name := range []string{"abs", "min", "max", "pow", "between", "agrees"} {
+	for _, name := range []string{"abs", "min", "max", "pow", "between", "agrees", "uniform"} {
 		all = append(all, functions[name].Function)
 	}
 	return all

@@ -204,3 +204,27 @@ func FuzzParse(f *testing.F) {
 		k.Judge(func(Ref) (Value, error) { return Value{Number: 1}, nil })
 	})
 }
+
+// TestUniform has the bound of the Dvoretzky-Kiefer-Wolfowitz inequality: for 100 values at the
+// level 99.9 % it is sqrt(ln(2000) / 200) = 0.195.
+func TestUniform(t *testing.T) {
+	shifted := func(by float64) (all []float64) {
+		for i := range 100 {
+			all = append(all, min(1, (float64(i)+.5)/100+by))
+		}
+		return all
+	}
+	for by, want := range map[float64]bool{0: true, .15: true, .18: true, .2: false, -.18: true, -.2: false} {
+		if got := Uniform(shifted(by), 0, 1, Level); got != want {
+			t.Errorf("shifted by %v: %v", by, got)
+		}
+	}
+	if Uniform(nil, 0, 1, Level) || Uniform([]float64{.5}, 1, 1, Level) {
+		t.Error("nothing is uniform")
+	}
+	for _, text := range []string{"uniform(p50_ms, 0, 1)", "uniform(1, 0, 1)", "uniform(retry_delay[1] + 1, 0, 1)", "retry_delay[0] > 1", "retry_delay[x] > 1", "retry_delay > 1"} {
+		if _, err := Parse(text); err == nil {
+			t.Errorf("%s is accepted", text)
+		}
+	}
+}

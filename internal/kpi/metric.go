@@ -5,6 +5,8 @@ type Metric struct {
 	Name string
 	// Rate says that it is a share of a number of cases, which chance moves.
 	Rate bool
+	// Several says that it is many values, for the functions of such; its number is their median.
+	Several bool
 	// Kinds is what the word in brackets is: empty for a metric without.
 	Kinds string
 	// Means says what it is and of which population, for people.
@@ -25,6 +27,9 @@ var Metrics = []Metric{
 	{Name: "attempts_peak", Kinds: "width", Means: "the most attempts that began within any time of that width, such as 100ms"},
 	{Name: "retries_peak", Kinds: "width", Means: "the most retries that began within any time of that width"},
 	{Name: "retries_mean", Kinds: "width", Means: "retries per time of that width, from the first to the last one"},
+	{Name: "dispersion", Kinds: "width", Means: "index of dispersion (variance / mean) of the retries per bin of that width, from the phase's beginning to the last one"},
+	{Name: "retry_delay", Kinds: "retry", Several: true, Means: "pauses in ms before the first, second, ... retries, from an attempt's end to the next one's beginning; as a number, their median"},
+	{Name: "retries_outside", Means: "retries that began in no fault, nor in one timeout and the longest pause after one"},
 	{Name: "p50_ms", Means: "median latency of the calls that the peer answered well, from when each was due"},
 	{Name: "p90_ms", Means: "90th percentile of the same"},
 	{Name: "p95_ms", Means: "95th percentile of the same"},

@@ -143,6 +143,9 @@ func (r *reader) call(e *ast.CallExpr, name string, f function) node {
 	for _, a := range e.Args {
 		c.args = append(c.args, r.numeric(a))
 	}
+	if m, ok := c.args[0].(metric); f.several && (!ok || !find(m.Metric).Several) {
+		return r.refuse(e.Args[0], "want a metric with many values, such as retry_delay[1]")
+	}
 	return c
 }
 
@@ -178,6 +181,11 @@ func (r *reader) metric(whole, e ast.Expr, args []ast.Expr) node {
 	case m.Kinds == "width":
 		if d, err := time.ParseDuration(ref.Kind); err != nil || d <= 0 {
 			return r.refuse(whole, fmt.Sprintf("want %s[100ms], a width above 0", m.Name))
+		}
+	}
+	if m.Kinds == "retry" {
+		if n, err := strconv.Atoi(ref.Kind); err != nil || n < 1 || strconv.Itoa(n) != ref.Kind {
+			return r.refuse(whole, fmt.Sprintf("want %s[1], the number of a retry", m.Name))
 		}
 	}
 	ref.Metric = m.Name

@@ -1,12 +1,25 @@
 package kpi
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Value is a number that was measured. The zero Value is the number 0.
 type Value struct {
 	Number float64
 	// Of is how many cases a rate is of; 0 for what is no rate, or one that is exact.
 	Of int
+	// Values are those of a metric that is several, sorted; nil of others.
+	Values []float64
+}
+
+// Several is the Value of a metric with many values: its number is their median. There is one
+// at least.
+func Several(values []float64) Value {
+	values = slices.Sorted(slices.Values(values))
+	n := len(values)
+	return Value{Number: (values[(n-1)/2] + values[n/2]) / 2, Values: values}
 }
 
 // Rate is good of all; not a number where there is none.

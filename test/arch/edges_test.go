@@ -88,7 +88,7 @@ var allowed = map[string][]string{
 	// What must hold of the numbers of an experiment, as one line.
 	"internal/kpi":             {"internal/strictyaml", "qdisc"},
 	"internal/experiment":      {"internal/experiment/plan", "internal/fault", "internal/kpi", "probe", "probe/policy", "qdisc"},
-	"internal/experiment/plan": {"internal/fault", "internal/impairment", "internal/kpi", "internal/policyfile", "internal/strictyaml", "probe", "qdisc"},
+	"internal/experiment/plan": {"internal/content", "internal/fault", "internal/impairment", "internal/kpi", "internal/policyfile", "internal/strictyaml", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":       {"internal/experiment/plan", "internal/strictyaml", "qdisc"},
 	// Servers that answer with what they were asked, and their contract.
 	"internal/testbed": {"internal/child", "probe/grpc/echo", "probe/tcp", "probe/udp"},
