@@ -194,8 +194,8 @@ func (c planCaller) Calls(ctx context.Context, r probe.Request, policy string, t
 	return calls, err
 }
 
-// runExperiments runs one after the other, and tells and writes each as it ends. A run that
-// breaks off is the last one.
+// runExperiments runs one after the other, and tells and writes each as it ends. One that
+// breaks off is the last one only where the next would, too.
 func (a *app) runExperiments(ctx context.Context, all []plans.Plan, out string) error {
 	agent, err := a.dial()
 	if err != nil {
@@ -220,7 +220,8 @@ func (a *app) runExperiments(ctx context.Context, all []plans.Plan, out string) 
 		if a.output != outJSON {
 			err = errors.Join(err, a.emit(answer{kind: "run", data: e, table: experimentText(e)}))
 		}
-		if broken = err; err != nil {
+		broken = errors.Join(broken, err)
+		if ctx.Err() != nil || errors.Is(err, client.ErrUnreachable) {
 			break
 		}
 	}
@@ -322,6 +323,8 @@ func experimentText(e report.Experiment) func(io.Writer, style) {
 			measured := k.Reason
 			if k.Reason == "" {
 				measured = numbersText(k.Measured)
+			} else {
+				measured = strings.ReplaceAll(measured, "\n", "; ")
 			}
 			t.add(paintKPI(s, k.Verdict), k.Case, k.Condition, measured, k.Reference)
 		}

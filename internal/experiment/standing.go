@@ -76,10 +76,14 @@ func order(s step) int {
 
 // apply makes a fault; each repeat has a seed of its own, which follows from the plan's.
 func (s *standing) apply(ctx context.Context, t *plan.Timed) error {
-	begin := s.runner.Now()
-	h, err := Hold(ctx, s.runner.Faults, seeded(t.Spec, s.runner.Plan.Lab != "", func(own uint64) uint64 {
+	spec := seeded(t.Spec, s.runner.Plan.Lab != "", func(own uint64) uint64 {
 		return fault.Seed(cmp.Or(own, s.runner.Plan.Seed), s.repeat)
-	}), nil)
+	})
+	if i := slices.IndexFunc(s.faults, func(f stood) bool { return f.holding != nil }); i >= 0 {
+		spec.Beside = s.faults[i].holding.Fault.ID // those of one phase combine
+	}
+	begin := s.runner.Now()
+	h, err := Hold(ctx, s.runner.Faults, spec, nil)
 	if err != nil {
 		return err
 	}
