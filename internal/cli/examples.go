@@ -16,9 +16,12 @@ netemctl loss 20% --target pg             # every fault ends by itself: --ttl 10
 netemctl clear --all`,
 
 	"run": `
+netemctl run --all --quick --dry-run          # what would be run, and how long
 netemctl run pg/loss-tail
 netemctl run 'pg/*' --repeats 5 --out out/pg
 netemctl run ./mine.yaml -o json`,
+	"catalogue schema": `
+netemctl catalogue schema > plan.schema.json`,
 	"catalogue": `
 netemctl catalogue
 netemctl catalogue pg/loss-tail > mine.yaml   # to begin one of your own with`,

@@ -31,6 +31,8 @@ type runFlags struct {
 	seed    uint64
 	repeats int
 	all     bool
+	quick   bool
+	dryRun  bool
 	out     string
 }
 
@@ -48,12 +50,17 @@ fault was lost on the way or no packet met it.`,
 	}
 	cmd.Flags().Var(typed(&f.seed, "N", unsigned[uint64](64, 1), nil), "seed", "seed of all that is drawn, instead of the plan's")
 	cmd.Flags().Var(typed(&f.repeats, "N", integer(1, plans.MaxRepeats), nil), "repeats", "repeats of each case, instead of the plan's")
+	cmd.Flags().BoolVar(&f.quick, "quick", false, "fewer repeats and calls, as the plans say; what so few leave open is inconclusive")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be run and how long it takes, and run nothing")
 	cmd.Flags().BoolVar(&f.all, "all", false, "every experiment of the catalogue")
 	cmd.Flags().Var(once(&f.out, "DIR", wantFolder), "out", "write result.json and samples.jsonl to this `DIR`, of several experiments below it")
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
 		all, err := f.plans(args)
 		if err != nil {
 			return err
+		}
+		if f.dryRun {
+			return a.runDry(all)
 		}
 		return a.runExperiments(cmd.Context(), all, f.out)
 	})
@@ -84,6 +91,9 @@ func (f runFlags) plans(args []string) (all []plans.Plan, err error) {
 		all = append(all, found...)
 	}
 	for i := range all {
+		if f.quick {
+			all[i] = all[i].Shortened()
+		}
 		all[i].Repeats = cmp.Or(f.repeats, all[i].Repeats)
 		all[i].Seed = cmp.Or(f.seed, all[i].Seed, rand.Uint64()) //nolint:forbidigo // the one draw that nothing repeats: it is told
 		if err := policies(&all[i], ""); err != nil {
@@ -102,7 +112,7 @@ func completeExperiments(_ *cobra.Command, _ []string, _ string) ([]string, cobr
 }
 
 func (a *app) catalogue() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "catalogue [NAME]", Short: "The experiments that are built in, or the plan of one",
 		Args: cobra.MaximumNArgs(1), DisableFlagsInUseLine: true, ValidArgsFunction: completeExperiments,
 		RunE: a.do(func(_ *cobra.Command, args []string) error {
@@ -126,6 +136,22 @@ func (a *app) catalogue() *cobra.Command {
 				}
 				t.write(w, s)
 			}})
+		}),
+	}
+	cmd.AddCommand(a.planSchema())
+	return cmd
+}
+
+func (a *app) planSchema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON schema of plans", Args: arguments(0, ""), DisableFlagsInUseLine: true,
+		Long: "Print the JSON schema of the plans of experiments, by which editors complete and check them.", ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: a.do(func(_ *cobra.Command, _ []string) error {
+			text, err := plans.Schema()
+			if err != nil {
+				return err
+			}
+			return a.emitText("plan_schema", text)
 		}),
 	}
 }
@@ -320,7 +346,7 @@ func experimentText(e report.Experiment) func(io.Writer, style) {
 		fmt.Fprintln(w)
 		t := table{head: []string{"VERDICT", "CASE", "CONDITION", "MEASURED", "REFERENCE"}}
 		for _, k := range e.KPIs {
-			measured := k.Reason
+			measured := strings.ReplaceAll(k.Reason, "\n", "; ")
 			if k.Reason == "" {
 				measured = numbersText(k.Measured)
 			} else {

@@ -59,7 +59,7 @@ func TestGolden(t *testing.T) {
 			"process kill web/a --jitter 60% --every 1s", "process kil web/a", "process kill web/a -o json -- true",
 		}},
 		{name: "run", world: world{agent: &fakeAgent{}}, lines: []string{
-			"run --help", "run testdata/tail-plan.yaml", "run testdata/tail-plan.yaml --repeats 1 --seed 9 -o json", "run testdata/bad-plan.yaml", "run testdata/none.yaml", "run", "run testdata/tail-plan.yaml --repeats 0", "run pg/los-tail", "run [", "run --all x", "run testdata/tail-plan.yaml testdata/tail-plan.yaml -o jsonl", "list",
+			"run --help", "run testdata/tail-plan.yaml", "run testdata/tail-plan.yaml --repeats 1 --seed 9 -o json", "run testdata/tail-plan.yaml --quick --dry-run", "run testdata/tail-plan.yaml --dry-run -o json", "run testdata/bad-plan.yaml", "run testdata/none.yaml", "run", "run testdata/tail-plan.yaml --repeats 0", "run pg/los-tail", "run [", "run --all x", "run testdata/tail-plan.yaml testdata/tail-plan.yaml -o jsonl", "list",
 			"catalogue", "catalogue pg/baseline", "catalogue pg/*", "catalogue x", "catalogue -o json",
 		}},
 		{name: "schedule", world: world{agent: &fakeAgent{}}, lines: []string{

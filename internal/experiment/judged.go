@@ -22,6 +22,7 @@ type Judged struct {
 // Judge has every condition of a plan judged by what was measured.
 func Judge(p plan.Plan, o Observations) (all []Judged) {
 	measured := newNumbers(o)
+	measured.short = p.Short
 	for _, c := range p.KPIs {
 		for _, name := range casesOf(p, c) {
 			j := Judged{Criterion: c, Case: name}

@@ -19,7 +19,9 @@ const together = -1
 // safe for concurrent use.
 type numbers struct {
 	observations Observations
-	groups       map[groupKey]*group
+	// short says that the run was made shorter than its plan.
+	short  bool
+	groups map[groupKey]*group
 }
 
 // groupKey is whose calls a summary is of; the ref has no metric.
@@ -49,8 +51,22 @@ func (n *numbers) in(repeat int) kpi.Measured {
 		if g.err != nil {
 			return kpi.Value{}, g.err
 		}
-		return g.value(r)
+		v, err := g.value(r)
+		if n.short && err == nil {
+			err = g.few(r.Metric)
+			v.Short = true
+		}
+		return v, err
 	}
+}
+
+// few refuses percentiles of so few calls that they are no more than the largest.
+func (g *group) few(metric string) error {
+	least := map[string]int{"p90_ms": 10, "p95_ms": 20, "p99_ms": 100}[metric]
+	if good := g.calls.OK - g.calls.Degraded; good < least {
+		return fmt.Errorf("%d good calls have none that is not their largest, want %d", good, least)
+	}
+	return nil
 }
 
 func (n *numbers) group(r kpi.Ref, repeat int) *group {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/token"
 	"math"
+	"strings"
 )
 
 // node is a part of an expression: a number or a condition.
@@ -96,19 +97,39 @@ func (c comparison) holds(m Measured) (bool, error) {
 		return false, err
 	}
 	switch c.op {
-	case token.LSS:
-		return x.Number < y.Number, nil
-	case token.LEQ:
-		return x.Number <= y.Number, nil
-	case token.GTR:
-		return x.Number > y.Number, nil
-	case token.GEQ:
-		return x.Number >= y.Number, nil
 	case token.EQL:
 		return alike(x, y), nil
-	default:
+	case token.NEQ:
 		return !alike(x, y), nil
 	}
+	xLow, xHigh := x.bounds()
+	yLow, yHigh := y.bounds()
+	holds := ordered(c.op, x.Number, y.Number)
+	if ordered(c.op, xLow, yHigh) != holds || ordered(c.op, xHigh, yLow) != holds {
+		return false, fmt.Errorf("%s: so few cases leave it open: %s", c.text, strings.Join(append(open(x), open(y)...), ", "))
+	}
+	return holds, nil
+}
+
+func ordered(op token.Token, x, y float64) bool {
+	switch op {
+	case token.LSS:
+		return x < y
+	case token.LEQ:
+		return x <= y
+	case token.GTR:
+		return x > y
+	}
+	return x >= y
+}
+
+// open is the interval of a short rate in words.
+func open(v Value) []string {
+	if !v.Short || v.Of == 0 {
+		return nil
+	}
+	low, high := Interval(v)
+	return []string{fmt.Sprintf("%.4g%% of %d can be %.4g..%.4g%%", 100*v.Number, v.Of, 100*low, 100*high)}
 }
 
 // both is && or ||: what one side decides alone needs no other.

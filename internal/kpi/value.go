@@ -12,6 +12,17 @@ type Value struct {
 	Of int
 	// Values are those of a metric that is several, sorted; nil of others.
 	Values []float64
+	// Short says that it is of a run that was made shorter than its plan: an order that the
+	// interval of a rate leaves open is not decided by it.
+	Short bool
+}
+
+// bounds are a short rate's interval, and the number of others.
+func (v Value) bounds() (low, high float64) {
+	if v.Short && v.Of > 0 {
+		return Interval(v)
+	}
+	return v.Number, v.Number
 }
 
 // Several is the Value of a metric with many values: its number is their median. There is one

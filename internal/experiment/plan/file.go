@@ -24,6 +24,9 @@ type file struct {
 	Phases   phases                            `yaml:"phases,omitempty"`
 	Faults   []timed                           `yaml:"faults,omitempty"`
 	Policies strictyaml.Named[policyfile.Keys] `yaml:"policies,omitempty" want:"NAME: {keys of a client policy}, such as twice: {retry: {max_attempts: 2}}"`
+	Matrix   *matrix                           `yaml:"matrix,omitempty"`
+	Quick    quick                             `yaml:"quick,omitempty"`
+	Takes    time.Duration                     `yaml:"takes,omitempty" want:"how long a run takes, such as 4m, for who asks before it"`
 	Cases    strictyaml.Named[caseKeys]        `yaml:"cases,omitempty" want:"NAME: {keys of a case}, such as loss20: {faults: [{target: pg, impairment: {loss: 20%}}]}"`
 	KPIs     []criterion                       `yaml:"kpis" strict:"required" want:"a list of conditions, such as [{must: p99_ms < 500}]"`
 }

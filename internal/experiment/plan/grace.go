@@ -13,15 +13,23 @@ import (
 // has no pause.
 func (p Plan) Grace(c Case) time.Duration {
 	grace := c.Load.WithDefaults().Timeout
-	made, err := policyfile.Parse(c.Policy, p.Policies[c.Policy])
-	if c.Policy == "" || err != nil {
+	made, ok := p.policy(c)
+	if !ok {
 		return grace
 	}
-	made = made.WithDefaults()
 	if made.AttemptTimeout > 0 {
 		grace = made.AttemptTimeout
 	}
 	return grace + longest(made.Retry)
+}
+
+// policy is a case's own, with its defaults; false where there is none whose text is there.
+func (p Plan) policy(c Case) (policy.Policy, bool) {
+	made, err := policyfile.Parse(c.Policy, p.Policies[c.Policy])
+	if c.Policy == "" || err != nil {
+		return policy.Policy{}, false
+	}
+	return made.WithDefaults(), true
 }
 
 // longest is the longest pause of a retry: of a backoff that grows, the one before the last

@@ -17,6 +17,9 @@ import (
 
 var format = strictyaml.Format{}
 
+// SchemaPath is where the schema is published, below the root of the tree.
+const SchemaPath = "api/experiment.schema.json"
+
 // Parse reads a plan; path is for the errors. The error has a *strictyaml.Mistake, with its
 // line and column, for each thing that is wrong. Policies that are not in it, and labs, are not looked for.
 func Parse(path string, text []byte) (Plan, error) {
@@ -75,7 +78,7 @@ func (r *reader) policy(doc *strictyaml.Document, e strictyaml.Entry[policyfile.
 const only = "all"
 
 func (r *reader) plan() Plan {
-	p := Plan{Name: r.Name, Question: r.Question, Lab: r.Lab, Repeats: r.Repeats, Seed: r.Seed}
+	p := Plan{Name: r.Name, Question: r.Question, Lab: r.Lab, Repeats: r.Repeats, Seed: r.Seed, Takes: r.Takes}
 	if len(p.Name) > 64 || !validName.MatchString(p.Name) {
 		r.refuse("experiment", p.Name, "a name, such as pg/loss-tail: a-z, 0-9, '-' and one '/', at most 64")
 	}
@@ -88,26 +91,21 @@ func (r *reader) plan() Plan {
 	if p.Repeats < 1 || p.Repeats > MaxRepeats {
 		r.refuse("repeats", strconv.Itoa(p.Repeats), "a number from 1 to 100")
 	}
-	cases := r.Cases
-	if len(cases) == 0 {
-		cases = strictyaml.Named[caseKeys]{{Name: only}}
-	}
+	cases := r.varied()
 	if len(cases) > MaxCases {
 		r.refuse("cases", "", fmt.Sprintf("at most %d cases, not %d", MaxCases, len(cases)))
 		return p
 	}
 	for _, c := range cases {
-		p.Cases = append(p.Cases, r.oneCase(c.Name, c.Value))
+		p.Cases = append(p.Cases, r.oneCase(c))
 	}
+	r.quick(&p)
 	r.kpis(&p)
 	return p
 }
 
-func (r *reader) oneCase(name string, keys caseKeys) Case {
-	key := strictyaml.Key("cases", name)
-	if len(r.Cases) == 0 {
-		key = ""
-	}
+func (r *reader) oneCase(k keyedCase) Case {
+	key, name, keys := k.key, k.name, k.keys
 	within := func(field string) string {
 		if key == "" {
 			return field

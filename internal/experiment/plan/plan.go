@@ -51,6 +51,11 @@ type Plan struct {
 	// Cases run one after the other, in this order.
 	Cases []Case
 	KPIs  []Criterion
+	// Quick is what Shortened makes of the plan, and Short that it has.
+	Quick Quick
+	Short bool
+	// Takes is how long a run takes, as its author has measured it; 0: nobody has.
+	Takes time.Duration
 }
 
 // Case is one row of an experiment.
