@@ -297,6 +297,7 @@ func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan) (report.Ex
 	}
 	judged := experiment.Judge(p, observed)
 	e.KPIs, e.Verdict = report.Judged(judged), experiment.Verdict(judged)
+	e.Contrasts = report.Contrasts(experiment.Contrasts(observed))
 	if err != nil {
 		e.Verdict, e.Reason = kpi.Inconclusive, err.Error()
 	}
@@ -348,7 +349,7 @@ func experimentText(e report.Experiment) func(io.Writer, style) {
 		for _, k := range e.KPIs {
 			measured := strings.ReplaceAll(k.Reason, "\n", "; ")
 			if k.Reason == "" {
-				measured = numbersText(k.Measured)
+				measured = numbersText(k.Measured) + acrossText(k.Across)
 			} else {
 				measured = strings.ReplaceAll(measured, "\n", "; ")
 			}
@@ -356,6 +357,9 @@ func experimentText(e report.Experiment) func(io.Writer, style) {
 		}
 		t.write(w, s)
 		fmt.Fprintln(w)
+		for _, c := range e.Contrasts {
+			wrap(w, contrastText(c))
+		}
 		wrap(w, fmt.Sprintf("%d repeats of each case, seed %d.", e.Repeats, e.Seed))
 		if e.Reason != "" {
 			wrap(w, "The run broke off: "+e.Reason)

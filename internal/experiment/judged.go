@@ -17,6 +17,8 @@ type Judged struct {
 	kpi.Judgement
 	// Repeats are the same condition's judgements in each repeat.
 	Repeats []kpi.Judgement
+	// Across is the first number of the condition over the repeats; nil of fewer than two.
+	Across *Across
 }
 
 // Judge has every condition of a plan judged by what was measured.
@@ -29,6 +31,7 @@ func Judge(p plan.Plan, o Observations) (all []Judged) {
 			for repeat := 1; repeat <= p.Repeats; repeat++ {
 				j.Repeats = append(j.Repeats, c.Judge(in(name, measured.in(repeat))))
 			}
+			j.Across = across(firsts(c, j.Repeats))
 			j.Judgement = c.Judge(in(name, measured.in(together)))
 			if c.Every {
 				j.Judgement = slices.MaxFunc(j.Repeats, func(a, b kpi.Judgement) int { return rankOf(a.Verdict) - rankOf(b.Verdict) })
@@ -37,6 +40,22 @@ func Judge(p plan.Plan, o Observations) (all []Judged) {
 		}
 	}
 	return all
+}
+
+// firsts are a condition's first number in each repeat that has it; none of one of the control
+// run, which all repeats share.
+func firsts(c plan.Criterion, all []kpi.Judgement) (values []float64) {
+	if len(c.Refs()) == 0 || c.Refs()[0].Phase == kpi.Control {
+		return nil
+	}
+	for _, j := range all {
+		for _, f := range j.Found {
+			if f.Ref == c.Refs()[0] {
+				values = append(values, f.Number)
+			}
+		}
+	}
+	return values
 }
 
 // casesOf are the cases that a condition is judged of: each, where a number names none.

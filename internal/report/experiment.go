@@ -27,6 +27,8 @@ type Experiment struct {
 	Seed    uint64 `json:"seed"`
 	Repeats int    `json:"repeats"`
 	KPIs    []KPI  `json:"kpis"`
+	// Contrasts are each case's calls under the fault beside those without.
+	Contrasts []Contrast `json:"contrasts,omitempty"`
 }
 
 // KPI is one condition and what it came to.
@@ -40,6 +42,8 @@ type KPI struct {
 	Why       string      `json:"why,omitempty"`
 	// Repeats are the verdicts in each repeat.
 	Repeats []kpi.Verdict `json:"repeats"`
+	// Across is the first number over the repeats; null of fewer than two.
+	Across *Across `json:"across_repeats,omitempty"`
 }
 
 // Number is a measured number that a condition asked for.
@@ -74,6 +78,9 @@ func Judged(all []experiment.Judged) []KPI {
 		}
 		for _, r := range j.Repeats {
 			k.Repeats = append(k.Repeats, r.Verdict)
+		}
+		if a := j.Across; a != nil {
+			k.Across = &Across{Repeats: a.Repeats, Median: a.Median, Least: a.Least, Largest: a.Largest, Level: a.Level}
 		}
 		out = append(out, k)
 	}
