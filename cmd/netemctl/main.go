@@ -23,6 +23,7 @@ func main() {
 		Now:             time.Now,
 		Dial:            cli.Dial,
 		Command:         cli.RunCommand,
+		Group:           cli.RunGroup,
 		FindCommand:     cli.FindCommand,
 		StaleNamespaces: cli.StaleNamespaces,
 		Namespaces:      cli.Namespaces,

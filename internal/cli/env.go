@@ -36,6 +36,8 @@ type Env struct {
 	Dial func(e client.Endpoint) (Agent, error)
 	// Command runs a command, in the named namespace if that is not empty.
 	Command func(ctx context.Context, c Command) (exitCode int, err error)
+	// Group runs a command that ends with all that it started: when it does, and when ctx does.
+	Group func(ctx context.Context, c Command) (exitCode int, err error)
 	// FindCommand says whether there is a command of that name that may be run here: the
 	// exit code that a shell has when there is not, 0 when there is, and why.
 	FindCommand func(name string) (exitCode int, err error)

@@ -34,19 +34,26 @@ type runFlags struct {
 	quick   bool
 	dryRun  bool
 	out     string
+	junit   string
+	argv    []string
 }
 
 func (a *app) experiment() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "run NAME|PATTERN|FILE... [flags]", Short: "Run experiments: control, fault, recovery, and a verdict",
+		Use: "run NAME|PATTERN|FILE... [flags] [-- CMD...]", Short: "Run experiments: control, fault, recovery, and a verdict",
 		DisableFlagsInUseLine: true, Args: cobra.ArbitraryArgs, ValidArgsFunction: completeExperiments,
 		Long: `Run experiments as their plans say: calls without a fault, then with it, then after it,
 several times, and judge what was measured by the plan's conditions. 'netemctl catalogue'
 lists those that are built in; docs/experiments.md says what a plan of your own is.
 
 It exits 3 when a condition does not hold, and 4 when one cannot be judged, as when the
-fault was lost on the way or no packet met it.`,
+fault was lost on the way or no packet met it.
+
+Where the phases of a plan are a command ('phases: {control: command, fault: command}'), CMD
+runs in each: your own tests, of which is said which failed in which phase. What 'go test'
+says is understood, and of others a file in JUnit's form. CMD is killed at its limit, and with
+netemctl, and what it started with it.`,
 	}
 	cmd.Flags().Var(typed(&f.seed, "N", unsigned[uint64](64, 1), nil), "seed", "seed of all that is drawn, instead of the plan's")
 	cmd.Flags().Var(typed(&f.repeats, "N", integer(1, plans.MaxRepeats), nil), "repeats", "repeats of each case, instead of the plan's")
@@ -54,15 +61,32 @@ fault was lost on the way or no packet met it.`,
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be run and how long it takes, and run nothing")
 	cmd.Flags().BoolVar(&f.all, "all", false, "every experiment of the catalogue")
 	cmd.Flags().Var(once(&f.out, "DIR", wantFolder), "out", "write result.json and samples.jsonl to this `DIR`, of several experiments below it")
+	cmd.Flags().Var(once(&f.junit, "FILE", "the path of a file that CMD writes, in JUnit's form"), "junit", "read which tests failed from this `FILE`, which CMD writes")
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
+		f.argv = dashed(cmd, args)
+		if at := cmd.ArgsLenAtDash(); at >= 0 {
+			args = args[:at]
+			if len(f.argv) == 0 || f.argv[0] == "" {
+				return usageError{wantCommand(cmd, "FILE -- CMD")}
+			}
+		}
 		all, err := f.plans(args)
 		if err != nil {
+			return err
+		}
+		if err := f.commands(all); err != nil {
 			return err
 		}
 		if f.dryRun {
 			return a.runDry(all)
 		}
-		return a.runExperiments(cmd.Context(), all, f.out)
+		if len(f.argv) > 0 {
+			if code, err := a.env.FindCommand(f.argv[0]); err != nil {
+				a.say("netemctl: %s: %v", f.argv[0], err)
+				return commandExit{code}
+			}
+		}
+		return a.runExperiments(cmd.Context(), all, f)
 	})
 	return cmd
 }
@@ -222,7 +246,8 @@ func (c planCaller) Calls(ctx context.Context, r probe.Request, policy string, t
 
 // runExperiments runs one after the other, and tells and writes each as it ends. One that
 // breaks off is the last one only where the next would, too.
-func (a *app) runExperiments(ctx context.Context, all []plans.Plan, out string) error {
+func (a *app) runExperiments(ctx context.Context, all []plans.Plan, f runFlags) error {
+	out := f.out
 	agent, err := a.dial()
 	if err != nil {
 		return err
@@ -234,12 +259,12 @@ func (a *app) runExperiments(ctx context.Context, all []plans.Plan, out string) 
 	var done report.Experiments
 	var broken error
 	for _, p := range all {
-		e, observed, err := a.runPlan(ctx, agent, p)
-		done.Experiments = append(done.Experiments, e)
 		dir := out
 		if out != "" && len(all) > 1 {
 			dir = filepath.Join(out, p.Name)
 		}
+		e, observed, err := a.runPlan(ctx, agent, p, f, dir)
+		done.Experiments = append(done.Experiments, e)
 		if dir != "" {
 			err = errors.Join(err, report.WriteExperiment(dir, e, observed))
 		}
@@ -282,20 +307,25 @@ func verdicts(all []report.Experiment) error {
 
 // runPlan carries one plan out. The error is why it broke off; what was measured until then is
 // judged nevertheless.
-func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan) (report.Experiment, experiment.Observations, error) {
+func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags, dir string) (report.Experiment, experiment.Observations, error) {
 	pr := a.progress()
 	defer pr.end()
 	e := report.Experiment{Name: p.Name, Question: p.Question, Seed: p.Seed, Repeats: p.Repeats}
 	down, err := a.planLab(ctx, agent, p.Lab, pr)
 	var observed experiment.Observations
 	if err == nil {
-		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Now: a.env.Now, Progress: func(step string, at probe.Progress) {
+		var commander experiment.Commander
+		if p.Commands() {
+			commander = &planCommand{app: a, agent: agent, plan: p, argv: f.argv, junit: f.junit, dir: dir, began: pr.end}
+		}
+		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Now: a.env.Now, Commander: commander, Progress: func(step string, at probe.Progress) {
 			pr.step(p.Name+": "+step, at.Done, at.Count)
 		}}
 		observed, err = r.Run(ctx)
 		err = errors.Join(err, down(context.WithoutCancel(ctx)))
 	}
 	judged := experiment.Judge(p, observed)
+	e.Runs, e.Tests = report.Commanded(observed)
 	e.KPIs, e.Verdict = report.Judged(judged), experiment.Verdict(judged)
 	e.Contrasts = report.Contrasts(experiment.Contrasts(observed))
 	if err != nil {
@@ -356,6 +386,7 @@ func experimentText(e report.Experiment) func(io.Writer, style) {
 			t.add(paintKPI(s, k.Verdict), k.Case, k.Condition, measured, k.Reference)
 		}
 		t.write(w, s)
+		suiteText(w, s, e)
 		fmt.Fprintln(w)
 		for _, c := range e.Contrasts {
 			wrap(w, contrastText(c))

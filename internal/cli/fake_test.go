@@ -598,6 +598,7 @@ type world struct {
 	code     int
 	// notFound is why there is no command.
 	notFound error
+	group    func(context.Context, Command) (int, error)
 	// meanwhile is called while a command runs.
 	meanwhile func()
 
@@ -625,6 +626,7 @@ func (w *world) run(ctx context.Context, args ...string) int {
 			}
 			return w.agent, nil
 		},
+		Group: w.group,
 		Command: func(_ context.Context, c Command) (int, error) {
 			w.given = c.Env
 			w.commands = append(w.commands, append([]string{c.Namespace}, c.Argv...))

@@ -103,10 +103,15 @@ func (o Observations) group(r kpi.Ref, repeat int) *group {
 
 // value is one number of the group.
 func (g *group) value(r kpi.Ref) (kpi.Value, error) {
+	if g.silent() && !slices.Contains(kpi.OfCommands, r.Metric) && !slices.Contains([]string{"packets", "measured", "asked", "server"}, r.Metric) {
+		return kpi.Value{}, errors.New("no calls were made beside the command")
+	}
 	if of, ok := ofCalls[r.Metric]; ok {
 		return of(g.calls, r.Kind)
 	}
 	switch r.Metric {
+	case "command", "tests_run", "tests_failed", "tests":
+		return g.of.command(r)
 	case "attempts_peak", "retries_peak", "retries_mean", "dispersion":
 		width, err := time.ParseDuration(r.Kind)
 		if err != nil {
@@ -133,6 +138,11 @@ func (g *group) value(r kpi.Ref) (kpi.Value, error) {
 		return kpi.Value{}, errors.New("the lab's servers count nothing")
 	}
 	return kpi.Value{}, fmt.Errorf("no metric %s: %w", r.Metric, errors.ErrUnsupported)
+}
+
+// silent reports that a command ran, and no calls beside it.
+func (g *group) silent() bool {
+	return !slices.ContainsFunc(g.of, func(x Observation) bool { return x.Command == nil || len(x.Samples) > 0 })
 }
 
 // ofCalls are the numbers that stand in the calls' own summary.

@@ -23,6 +23,8 @@ type Observation struct {
 	Begin, End int64
 	// Samples are the calls that were due in it.
 	Samples []probe.Sample
+	// Command is the run of the command; nil where the phase is none.
+	Command *CommandRun
 	// Counters are those of the packet faults that stood in it; nil where none did.
 	Counters *fault.Counters
 	// Asked is the loss that was asked for, 0..1; NaN where no single fault says it.

@@ -34,6 +34,8 @@ type Runner struct {
 	Plan   plan.Plan
 	Caller Caller
 	Faults Faults
+	// Commander runs the command of phases that are one; nil where the plan has none.
+	Commander Commander
 	// Progress, when set, is told what happens: a phrase, and how far the calls are.
 	Progress func(step string, p probe.Progress)
 	// Now is the time; nil: time.Now.
@@ -83,6 +85,9 @@ func (r *Runner) oneCase(ctx context.Context, c plan.Case) error {
 
 // calls is a phase that is a run of its own, without a fault.
 func (r *Runner) calls(ctx context.Context, c plan.Case, phase string, repeat int, e plan.Extent) error {
+	if e.Command {
+		return r.command(ctx, c, phase, repeat, "", func() *outcome { return nil })
+	}
 	calls, err := r.call(ctx, c, phase, repeat, e)
 	r.observe(c, phase, repeat, calls, window(calls.Samples), nil, err)
 	return err
@@ -118,9 +123,15 @@ func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
 	if err := s.applyAll(ctx, c.Faults); err != nil {
 		return err
 	}
-	calls, err := r.call(ctx, c, kpi.Fault, repeat, c.Fault)
-	s.release(ctx)
-	r.observe(c, kpi.Fault, repeat, calls, window(calls.Samples), s.outcome(c), err)
+	var err error
+	if c.Commands() {
+		err = r.command(ctx, c, kpi.Fault, repeat, s.first(), func() *outcome { s.release(ctx); return s.outcome(c) })
+	} else {
+		var calls Calls
+		calls, err = r.call(ctx, c, kpi.Fault, repeat, c.Fault)
+		s.release(ctx)
+		r.observe(c, kpi.Fault, repeat, calls, window(calls.Samples), s.outcome(c), err)
+	}
 	if err != nil || c.Recovery.IsZero() {
 		return err
 	}

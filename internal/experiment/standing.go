@@ -125,6 +125,14 @@ func (s *standing) applyAll(ctx context.Context, faults []plan.Timed) error {
 	return nil
 }
 
+// first is the id of the first fault that stands; empty without one.
+func (s *standing) first() string {
+	if len(s.faults) == 0 || s.faults[0].holding == nil {
+		return ""
+	}
+	return s.faults[0].holding.Fault.ID
+}
+
 // end takes a fault away.
 func (s *standing) end(ctx context.Context, t *plan.Timed) {
 	for i := range s.faults {

@@ -49,8 +49,15 @@ var Metrics = []Metric{
 	{Name: "measured", Rate: true, Means: "packets that the fault lost, of those that matched"},
 	{Name: "asked", Rate: true, Means: "the share of packets that the fault was asked to lose"},
 	{Name: "recovery_ms", Means: "from the fault's end to the first good call that was due after it"},
+	{Name: "command", Means: "exit code of the command, the largest of its runs; 124 of one that reached its limit"},
+	{Name: "tests_run", Means: "tests that the command ran, each once for each of its runs; those that it skipped are not in it"},
+	{Name: "tests_failed", Means: "tests that failed, or began and never ended, each once for each run of the command"},
+	{Name: "tests", Kinds: "name", Means: "runs of the command in which the test of that name failed"},
 	{Name: "server", Kinds: "counter", Means: "what the lab's servers counted"},
 }
+
+// OfCommands are those of the runs of a command.
+var OfCommands = []string{"command", "tests_run", "tests_failed", "tests"}
 
 // find returns the metric of that name; nil for none.
 func find(name string) *Metric {

@@ -29,6 +29,10 @@ type Experiment struct {
 	KPIs    []KPI  `json:"kpis"`
 	// Contrasts are each case's calls under the fault beside those without.
 	Contrasts []Contrast `json:"contrasts,omitempty"`
+	// Runs are those of the user's command, in their order, and Tests what became of each of its
+	// tests; both are empty without one.
+	Runs  []CommandRun `json:"runs,omitempty"`
+	Tests []Test       `json:"tests,omitempty"`
 }
 
 // KPI is one condition and what it came to.

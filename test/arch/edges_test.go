@@ -86,14 +86,16 @@ var allowed = map[string][]string{
 	"internal/agent": {"internal/cgroup", "internal/profile", "api/", "internal/access", "internal/audit", "internal/child", "internal/config", "internal/journal", "internal/content", "internal/engine/", "internal/evidence", "internal/failpoint", "internal/fault", "internal/feature", "internal/feature/",
 		"internal/lab", "internal/lab/", "internal/lease", "internal/location", "internal/container", "internal/offload", "internal/policyfile", "internal/prober", "internal/target", "internal/telemetry", "internal/testbed", "internal/verify", "internal/version", "internal/wire", "namespaces", "probe", "qdisc"},
 	// What must hold of the numbers of an experiment, as one line.
-	"internal/kpi":             {"internal/strictyaml", "qdisc"},
-	"internal/experiment":      {"internal/experiment/plan", "internal/fault", "internal/kpi", "probe", "probe/policy", "qdisc"},
+	"internal/kpi": {"internal/strictyaml", "qdisc"},
+	// What a run of somebody's tests said.
+	"internal/suite":           {},
+	"internal/experiment":      {"internal/suite", "internal/experiment/plan", "internal/fault", "internal/kpi", "probe", "probe/policy", "qdisc"},
 	"internal/experiment/plan": {"internal/content", "internal/fault", "internal/impairment", "internal/kpi", "internal/policyfile", "internal/strictyaml", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":       {"internal/experiment/plan", "internal/strictyaml", "qdisc"},
 	// Servers that answer with what they were asked, and their contract.
 	"internal/testbed": {"internal/child", "probe/grpc/echo", "probe/tcp", "probe/udp"},
-	"internal/report":  {"internal/experiment", "internal/fault", "internal/kpi", "internal/version", "probe", "qdisc"},
-	"internal/cli": {"internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/experiment/plan", "internal/fault", "internal/feature", "internal/kpi", "internal/lab", "internal/lab/labfile",
+	"internal/report":  {"internal/suite", "internal/experiment", "internal/fault", "internal/kpi", "internal/version", "probe", "qdisc"},
+	"internal/cli": {"internal/suite", "internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/experiment/plan", "internal/fault", "internal/feature", "internal/kpi", "internal/lab", "internal/lab/labfile",
 		"internal/policyfile", "internal/strictyaml", "internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "probe/policy", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 	// Certificates for tests of TLS.

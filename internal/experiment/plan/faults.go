@@ -204,7 +204,7 @@ func (r *reader) times(key string, t Timed, c Case) {
 	case t.For < 0:
 		r.refuse(key+".for", qdisc.FormatDuration(t.For), "a time above 0s")
 	case !c.Continuous() && end > 0:
-		r.refuse(key+".at", qdisc.FormatDuration(t.At), "neither at nor for, where the phase fault is a number of calls")
+		r.refuse(key+".at", qdisc.FormatDuration(t.At), "neither at nor for, where the phase fault is no time")
 	case c.Continuous() && (end > c.Fault.For || t.At == c.Fault.For):
 		r.refuse(key+".for", qdisc.FormatDuration(t.For), fmt.Sprintf("an end within the phase fault, which takes %s", qdisc.FormatDuration(c.Fault.For)))
 	}

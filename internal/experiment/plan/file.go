@@ -20,6 +20,7 @@ type file struct {
 	Lab      string                            `yaml:"lab,omitempty" want:"a built-in lab, or the path of a file"`
 	Repeats  int                               `yaml:"repeats,omitempty" want:"a number from 1 to 100; 3 if it is not said"`
 	Seed     uint64                            `yaml:"seed,omitempty" want:"a number from 1"`
+	Command  command                           `yaml:"command,omitempty"`
 	Load     load                              `yaml:"load,omitempty"`
 	Phases   phases                            `yaml:"phases,omitempty"`
 	Faults   []timed                           `yaml:"faults,omitempty"`
@@ -45,13 +46,25 @@ type phases struct {
 	Recovery extent `yaml:"recovery,omitempty"`
 }
 
-// extent is "200 calls" or "8s".
+// command are the keys of how a command is run.
+type command struct {
+	Node  string        `yaml:"node,omitempty" want:"a node of the plan's lab; without one it runs where netemctl does"`
+	Limit time.Duration `yaml:"limit,omitempty" want:"the longest that one run may take, such as 5m; 10m if it is not said"`
+}
+
+// extent is "200 calls", "8s" or "command".
 type extent Extent
 
 // WantYAML is the form, after "want".
-func (extent) WantYAML() string { return "a number of calls, or a time, such as \"200 calls\" or 8s" }
+func (extent) WantYAML() string {
+	return "a number of calls, a time, or command, such as \"200 calls\" or 8s"
+}
 
 func (e *extent) UnmarshalText(text []byte) error {
+	if string(text) == "command" {
+		*e = extent{Command: true}
+		return nil
+	}
 	if n, ok := strings.CutSuffix(string(text), " calls"); ok {
 		v, err := strconv.Atoi(n)
 		if err != nil || v < 1 || v > probe.MaxCount || strconv.Itoa(v) != n {

@@ -1,12 +1,15 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"netemd/internal/kpi"
 	"netemd/internal/policyfile"
@@ -100,6 +103,7 @@ func (r *reader) plan() Plan {
 		p.Cases = append(p.Cases, r.oneCase(c))
 	}
 	r.quick(&p)
+	r.command(&p)
 	r.kpis(&p)
 	return p
 }
@@ -119,6 +123,8 @@ func (r *reader) oneCase(k keyedCase) Case {
 		Fault: Extent(keys.Phases.Fault), Recovery: Extent(keys.Phases.Recovery),
 	}
 	switch {
+	case c.mixed():
+		r.refuse(within("phases"), "", "command for control, fault and recovery, or for none of them, and no warm-up beside it")
 	case c.Fault.IsZero():
 		r.refuse(within("phases.fault"), "", "a number of calls, or a time, such as \"200 calls\" or 8s")
 	case c.Warmup.Calls > 0:
@@ -130,7 +136,9 @@ func (r *reader) oneCase(k keyedCase) Case {
 	}
 	c.Load, c.Policy = keys.Load.request(), keys.Load.Policy
 	r.strange(within("load"), keys.Load)
-	r.load(within("load"), c)
+	if !c.Commands() || !reflect.ValueOf(keys.Load).IsZero() {
+		r.load(within("load"), c)
+	}
 	faults := r.Faults
 	at := "faults"
 	if keys.Faults != nil {
@@ -144,6 +152,33 @@ func (r *reader) oneCase(k keyedCase) Case {
 		c.Faults = append(c.Faults, r.fault(fmt.Sprintf("%s[%d]", at, i), f, c))
 	}
 	return c
+}
+
+// command is how the command is run, where phases are one.
+func (r *reader) command(p *Plan) {
+	if !p.Commands() {
+		if r.Command != (command{}) {
+			r.strangeKey("command", "is of phases that are a command")
+		}
+		return
+	}
+	p.Command = Command{Node: r.Command.Node, Limit: cmp.Or(r.Command.Limit, DefaultLimit)}
+	if p.Command.Limit < time.Millisecond || p.Command.Limit > MaxExtent {
+		r.refuse("command.limit", qdisc.FormatDuration(p.Command.Limit), "a time from 1ms to 24h")
+	}
+	if p.Command.Node != "" && p.Lab == "" {
+		r.refuse("command.node", p.Command.Node, "nothing, or the plan's lab beside it")
+	}
+}
+
+// mixed reports that some phases are a command and others are not.
+func (c Case) mixed() bool {
+	for _, e := range []Extent{c.Control, c.Warmup, c.Recovery} {
+		if !e.IsZero() && e.Command != c.Fault.Command {
+			return true
+		}
+	}
+	return c.Warmup.Command
 }
 
 // load has the request's own validation say what is wrong with it.
@@ -195,6 +230,10 @@ func (r *reader) ref(key string, p Plan, ref kpi.Ref) {
 	}
 	for _, c := range cases {
 		extent := map[string]Extent{kpi.Control: c.Control, kpi.Warmup: c.Warmup, kpi.Fault: c.Fault, kpi.Recovery: c.Recovery}[ref.Phase]
+		if metric := ref.Metric; slices.Contains(kpi.OfCommands, metric) && !c.Commands() {
+			r.refuse(key, metric, fmt.Sprintf("a number of calls, since the phases of the case %s are no command", c.Name))
+			return
+		}
 		if extent.IsZero() && !c.Fault.IsZero() {
 			r.refuse(key, ref.Phase, fmt.Sprintf("a phase that the case %s has", c.Name))
 			return

@@ -16,6 +16,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"netemd/internal/fault"
@@ -34,6 +35,8 @@ const (
 	MaxFaults      = 20
 	MaxKPIs        = 100
 	MaxExtent      = 24 * time.Hour
+	// DefaultLimit is how long one run of a command may take that has no limit of its own.
+	DefaultLimit = 10 * time.Minute
 )
 
 // Plan is what an experiment does.
@@ -48,6 +51,8 @@ type Plan struct {
 	Seed uint64
 	// Policies are the texts of client policies, by name.
 	Policies map[string][]byte
+	// Command says how a command is run, where phases are one.
+	Command Command
 	// Cases run one after the other, in this order.
 	Cases []Case
 	KPIs  []Criterion
@@ -76,10 +81,26 @@ type Case struct {
 // Continuous reports whether one run goes through all phases of a repeat.
 func (c Case) Continuous() bool { return c.Fault.For > 0 }
 
-// Extent is how long a phase is: a number of calls, or a time; the zero Extent is no phase.
+// Command is how the user's own command is run; what it is, the command line says.
+type Command struct {
+	// Node of the lab in which it runs; empty for where netemctl does.
+	Node string
+	// Limit is the longest that one run may take, 1ms..MaxExtent.
+	Limit time.Duration
+}
+
+// Commands reports whether the phases of a case are runs of a command.
+func (c Case) Commands() bool { return c.Fault.Command }
+
+// Commands reports whether any case has phases that are runs of a command.
+func (p Plan) Commands() bool { return slices.ContainsFunc(p.Cases, Case.Commands) }
+
+// Extent is how long a phase is: a number of calls, a time, or one run of a command, beside
+// which the load's calls go on, where there is a load; the zero Extent is no phase.
 type Extent struct {
-	Calls int
-	For   time.Duration
+	Calls   int
+	For     time.Duration
+	Command bool
 }
 
 // IsZero reports that there is no such phase.

@@ -99,15 +99,39 @@ func TestOnly(t *testing.T) {
 	}
 }
 
+// TestCommand has plans whose phases are a command.
+func TestCommand(t *testing.T) {
+	const head = "{experiment: x, version: 1, lab: echo, "
+	const phases = "phases: {control: command, fault: command, recovery: command}, faults: [{target: http, impairment: {loss: 20%}}], "
+	for text, want := range map[string]string{
+		head + phases + "kpis: [{must: command == 0 in recovery}]}":                                                                 "",
+		head + phases + "command: {node: client, limit: 5m}, load: {probe: http, target: http}, kpis: [{must: tests_failed == 0}]}": "",
+		head + phases + "command: {limit: 25h}, kpis: [{must: \"tests[TestA/b] == 0\"}]}":                                           "command.limit: \"25h\" is not valid, want a time from 1ms to 24h",
+		head + phases + "load: {probe: http}, kpis: [{must: command == 0}]}":                                                        "load.target: is missing",
+		"{experiment: x, version: 1, command: {node: client}, " + phases + "kpis: [{must: command == 0}]}":                          "command.node: \"client\" is not valid, want nothing",
+		head + "phases: {fault: 5 calls}, load: {target: http}, kpis: [{must: command == 0}]}":                                      "want a number of calls, since the phases of the case all are no command",
+	} {
+		p, err := Parse("x.yaml", []byte(text))
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v\nwant %s", text, err, want)
+		case want == "" && (err != nil || !p.Commands() || p.Command.Limit == 0 || p.Cases[0].Continuous()):
+			t.Errorf("%s: %v, %+v", text, err, p)
+		}
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"experiment: pg/loss-tail", "experiment: Loss Tail", "x.yaml:1:1: experiment: \"Loss Tail\" is not valid, want a name"},
 		{"version: 1", "version: 2", "x.yaml:2:1: version: \"2\" is not valid, want 1"},
 		{"seed: 7", "repeats: 101", "repeats: \"101\" is not valid, want a number from 1 to 100"},
-		{"control: 50 calls", "control: 050 calls", "phases.control: \"050 calls\" is not valid, want a number of calls, or a time"},
-		{"control: 50 calls", "control: 5x", "want a number of calls, or a time"},
+		{"control: 50 calls", "control: 050 calls", "phases.control: \"050 calls\" is not valid, want a number of calls, a time, or command"},
+		{"control: 50 calls", "control: 5x", "want a number of calls, a time, or command"},
 		{"fault: 200 calls, ", "", "cases.loss5.phases.fault: is missing"},
 		{"recovery: 20 calls", "recovery: 5s", "cases.loss5.phases.fault: \"200 calls\", its default, is not valid, want a time"},
+		{"recovery: 20 calls", "recovery: command", "cases.loss5.phases: is missing, want command for control, fault and recovery"},
+		{"seed: 7", "command: {limit: 1m}", "command: is of phases that are a command"},
 		{"warmup: 1s", "warmup: 5 calls", "cases.hang.phases.warmup: \"5 calls\" is not valid, want a time"},
 		{"rate: 20/s", "rate: 20", "cases.hang.load.rate: \"20\" is not valid, want calls a second"},
 		{"arrival: poisson", "arrival: bursts", "want constant or poisson"},

@@ -78,7 +78,8 @@ func (p Plan) Shortened() Plan {
 }
 
 // Bounds are how long a run takes at least and at most, without its lab: at most, each call
-// under a fault takes all its attempts' timeouts and pauses, and each other one 100 ms. Both
+// under a fault takes all its attempts' timeouts and pauses, and each other one 100 ms; a run
+// of a command takes its limit. Both
 // are Takes where its author has measured it.
 func (p Plan) Bounds() (least, most time.Duration) {
 	if p.Takes > 0 {
@@ -87,12 +88,18 @@ func (p Plan) Bounds() (least, most time.Duration) {
 	for _, c := range p.Cases {
 		const healthy = 100 * time.Millisecond
 		l, m := c.bounds(c.Control, healthy)
+		if c.Control.Command {
+			m = p.Command.Limit
+		}
 		least, most = least+l, most+m
 		for _, phase := range []struct {
 			Extent
 			call time.Duration
 		}{{c.Warmup, healthy}, {c.Fault, p.longestCall(c)}, {c.Recovery, healthy}} {
 			l, m := c.bounds(phase.Extent, phase.call)
+			if phase.Command {
+				m = p.Command.Limit
+			}
 			least, most = least+time.Duration(p.Repeats)*l, most+time.Duration(p.Repeats)*m
 		}
 	}
