@@ -6159,6 +6159,8 @@ type ProbePostgres struct {
 	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
 	Pool          int32                  `protobuf:"varint,2,opt,name=pool,proto3" json:"pool,omitempty"`
 	Query         string                 `protobuf:"bytes,3,opt,name=query,proto3" json:"query,omitempty"`
+	Write         bool                   `protobuf:"varint,4,opt,name=write,proto3" json:"write,omitempty"`           // the query may change something; without it the server runs a query of one's own read-only
+	Idempotent    bool                   `protobuf:"varint,5,opt,name=idempotent,proto3" json:"idempotent,omitempty"` // what is written may be made more than once: retried and hedged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6212,6 +6214,20 @@ func (x *ProbePostgres) GetQuery() string {
 		return x.Query
 	}
 	return ""
+}
+
+func (x *ProbePostgres) GetWrite() bool {
+	if x != nil {
+		return x.Write
+	}
+	return false
+}
+
+func (x *ProbePostgres) GetIdempotent() bool {
+	if x != nil {
+		return x.Idempotent
+	}
+	return false
 }
 
 type ProbeTCP struct {
@@ -7701,11 +7717,15 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\tLoadStage\x12\x15\n" +
 	"\x06for_ns\x18\x01 \x01(\x03R\x05forNs\x12&\n" +
 	"\x0ffrom_per_second\x18\x02 \x01(\x01R\rfromPerSecond\x12\"\n" +
-	"\rto_per_second\x18\x03 \x01(\x01R\vtoPerSecond\"M\n" +
+	"\rto_per_second\x18\x03 \x01(\x01R\vtoPerSecond\"\x83\x01\n" +
 	"\rProbePostgres\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\x05R\x04pool\x12\x14\n" +
-	"\x05query\x18\x03 \x01(\tR\x05query\"H\n" +
+	"\x05query\x18\x03 \x01(\tR\x05query\x12\x14\n" +
+	"\x05write\x18\x04 \x01(\bR\x05write\x12\x1e\n" +
+	"\n" +
+	"idempotent\x18\x05 \x01(\bR\n" +
+	"idempotent\"H\n" +
 	"\bProbeTCP\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x12\n" +
