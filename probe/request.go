@@ -115,8 +115,15 @@ type PostgresOptions struct {
 	// Pool is the number of kept connections that calls share, 0..1000; 0: a new
 	// connection for each call.
 	Pool int
-	// Query returns one row with one value; default "select 1".
+	// Query returns one row with one value; default "select 1". The server runs one of one's
+	// own read-only, unless Write is set.
 	Query string
+	// Write says that the Query may change something. A policy then makes each call only
+	// once, and is refused if it retries or hedges, unless Idempotent is set.
+	Write bool
+	// Idempotent says that what Query writes may be written more than once (RFC 9110, 9.2.2,
+	// has the word): only beside Write.
+	Idempotent bool
 }
 
 // TCPOptions say what a call of the kind tcp is.

@@ -101,6 +101,8 @@ func TestRequestValidate(t *testing.T) {
 
 		{"pg mode", Request{Postgres: PostgresOptions{Mode: "copy"}}, `mode "copy": want call, connect, query, prepared or transaction`},
 		{"pg pool", Request{Postgres: PostgresOptions{Mode: "query", Pool: 1001}}, `pool "1001": want a number from 0 to 1000`},
+		{"pg write of nothing", Request{Postgres: PostgresOptions{Write: true}}, `write "true": want a query beside it that changes something`},
+		{"pg idempotent read", Request{Postgres: PostgresOptions{Query: "select f()", Idempotent: true}}, `idempotent "true": want write beside it: a query that only reads may be made again anyway`},
 		{"pg pool of connects", Request{Postgres: PostgresOptions{Mode: "connect", Pool: 1}}, `pool "1": want none with mode connect, which makes a connection each time`},
 		{"pg, options of tcp", Request{TCP: TCPOptions{Mode: "echo"}}, `tcp "set": want options of the kind pg only`},
 		{"tcp echo", Request{Kind: "tcp", TCP: TCPOptions{Mode: "echo", Bytes: 1, Keep: true}}, ""},

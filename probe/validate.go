@@ -135,6 +135,8 @@ func (v *validation) kind(r Request) {
 		v.oneOf("mode", r.Postgres.Mode, "call", "connect", "query", "prepared", "transaction")
 		v.number("pool", r.Postgres.Pool, 0, MaxPool)
 		v.refuse(r.Postgres.Mode == "connect" && r.Postgres.Query != defaultQuery, "query", r.Postgres.Query, "none with mode connect, which asks nothing")
+		v.refuse(r.Postgres.Write && r.Postgres.Query == defaultQuery, "write", "true", "a query beside it that changes something")
+		v.refuse(r.Postgres.Idempotent && !r.Postgres.Write, "idempotent", "true", "write beside it: a query that only reads may be made again anyway")
 		v.refuse(r.Postgres.Mode == "connect" && r.Postgres.Pool > 0, "pool", strconv.Itoa(r.Postgres.Pool), "none with mode connect, which makes a connection each time")
 		v.refuse(r.Postgres.Mode == "call" && r.Postgres.Pool > 0, "pool", strconv.Itoa(r.Postgres.Pool), "none with mode call, which makes a connection each time; query, prepared and transaction take one")
 	case KindTCP:

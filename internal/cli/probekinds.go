@@ -53,7 +53,9 @@ func postgresOptions(cmd *cobra.Command, r *probe.Request) {
 	one(cmd, &o.Mode, "mode", "connect and query; connect alone; a simple query; a prepared one; begin, query and commit",
 		"call", "connect", "query", "prepared", "transaction")
 	cmd.Flags().Var(typed(&o.Pool, "N", integer(0, probe.MaxPool), nil), "pool", "kept connections that the calls share; 0, the default: a new one for each call")
-	cmd.Flags().Var(once(&o.Query, "SQL", "a query with one row and one value"), "query", `query with one row and one value (default "select 1")`)
+	cmd.Flags().Var(once(&o.Query, "SQL", "a query with one row and one value"), "query", `query with one row and one value, read-only unless --write is given (default "select 1")`)
+	cmd.Flags().BoolVar(&o.Write, "write", false, "the query may change something; a policy may not retry or hedge it")
+	cmd.Flags().BoolVar(&o.Idempotent, "idempotent", false, "beside --write: the query may be made more than once, so that a policy may retry and hedge it")
 }
 
 func tcpOptions(cmd *cobra.Command, r *probe.Request) {

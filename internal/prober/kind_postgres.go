@@ -10,7 +10,7 @@ func init() {
 		p := o.Request.WithDefaults().Postgres
 		return &postgres.Probe{
 			Address: o.Address, User: o.User, Password: o.Password, Database: o.Database,
-			Mode: p.Mode, Pool: p.Pool, Query: p.Query,
+			Mode: p.Mode, Pool: p.Pool, Query: p.Query, Write: p.Write,
 		}, nil
 	}
 }

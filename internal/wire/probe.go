@@ -21,7 +21,7 @@ func ProbeRequest(r probe.Request) *netemv1.ProbeRequest {
 		}
 	}
 	if o := r.Postgres; o != (probe.PostgresOptions{}) {
-		m.Postgres = &netemv1.ProbePostgres{Mode: o.Mode, Pool: int32(o.Pool), Query: o.Query}
+		m.Postgres = &netemv1.ProbePostgres{Mode: o.Mode, Pool: int32(o.Pool), Query: o.Query, Write: o.Write, Idempotent: o.Idempotent}
 	}
 	if o := r.TCP; o != (probe.TCPOptions{}) {
 		m.Tcp = &netemv1.ProbeTCP{Mode: o.Mode, Bytes: int64(o.Bytes), Keep: o.Keep}
@@ -46,9 +46,12 @@ func ProbeRequestOf(m *netemv1.ProbeRequest) probe.Request {
 		Kind: m.GetKind(), Target: m.GetTarget(), Layer: m.GetLayer(), Count: int(m.GetCount()), Concurrency: int(m.GetConcurrency()),
 		Pace: time.Duration(m.GetPaceNs()), Timeout: time.Duration(m.GetTimeoutNs()), Duration: time.Duration(m.GetDurationNs()),
 		Warmup: time.Duration(m.GetWarmupNs()), Threshold: time.Duration(m.GetThresholdNs()), Seed: m.GetSeed(),
-		Postgres: probe.PostgresOptions{Mode: m.GetPostgres().GetMode(), Pool: int(m.GetPostgres().GetPool()), Query: m.GetPostgres().GetQuery()},
-		TCP:      probe.TCPOptions{Mode: m.GetTcp().GetMode(), Bytes: int(m.GetTcp().GetBytes()), Keep: m.GetTcp().GetKeep()},
-		UDP:      probe.UDPOptions{Bytes: int(m.GetUdp().GetBytes())},
+		Postgres: probe.PostgresOptions{
+			Mode: m.GetPostgres().GetMode(), Pool: int(m.GetPostgres().GetPool()), Query: m.GetPostgres().GetQuery(),
+			Write: m.GetPostgres().GetWrite(), Idempotent: m.GetPostgres().GetIdempotent(),
+		},
+		TCP: probe.TCPOptions{Mode: m.GetTcp().GetMode(), Bytes: int(m.GetTcp().GetBytes()), Keep: m.GetTcp().GetKeep()},
+		UDP: probe.UDPOptions{Bytes: int(m.GetUdp().GetBytes())},
 		GRPC: probe.GRPCOptions{
 			Mode: m.GetGrpc().GetMode(), Messages: int(m.GetGrpc().GetMessages()), Bytes: int(m.GetGrpc().GetBytes()), New: m.GetGrpc().GetNew(),
 		},

@@ -16,7 +16,7 @@ import (
 func TestProbeRequest(t *testing.T) {
 	for name, r := range map[string]probe.Request{
 		"empty":  {},
-		"closed": {Kind: "pg", Target: "pg", Layer: "proxy", Count: 7, Concurrency: 3, Pace: probe.NoPace, Timeout: time.Second, Postgres: probe.PostgresOptions{Mode: "query", Pool: 2, Query: "select 2"}},
+		"closed": {Kind: "pg", Target: "pg", Layer: "proxy", Count: 7, Concurrency: 3, Pace: probe.NoPace, Timeout: time.Second, Postgres: probe.PostgresOptions{Mode: "query", Pool: 2, Query: "select f()", Write: true, Idempotent: true}},
 		"open": {
 			Kind: "http", Target: "web", Duration: time.Minute, Warmup: time.Second, Threshold: time.Millisecond, Seed: 1<<64 - 1,
 			Open: &probe.OpenLoop{Stages: []probe.Stage{{For: time.Second, From: 0.5, To: 100}, {From: 100, To: 100}}, Poisson: true, MaxInFlight: 9},

@@ -58,8 +58,12 @@ type Probe struct {
 	// call that finds it broken fails, and its place is free at once. Calls beyond Pool wait
 	// within their budget.
 	Pool int
-	// Query returns one row with one value; default "select 1".
+	// Query returns one row with one value; default "select 1". One of one's own runs with
+	// default_transaction_read_only on, which the connection's first message asks for: the
+	// server refuses it if it would change something, unless Write is set.
 	Query string
+	// Write says that Query may change something.
+	Write bool
 
 	once   sync.Once
 	config *pgconn.Config
@@ -131,8 +135,6 @@ func (p *Probe) connect(ctx context.Context, c *session, phases *probe.Phases) e
 	return err
 }
 
-var errAnswer = errors.New("postgres: the query's answer is not one row with one value")
-
 // statement is the name of the mode Prepared's.
 const statement = "netem_probe"
 
@@ -146,7 +148,7 @@ func (p *Probe) ask(ctx context.Context, c *session, phases *probe.Phases) error
 			return err
 		}
 		phases.Begin(probe.PhaseQuery)
-		return row(c.pg.ExecPrepared(ctx, "", nil, nil, nil).Read())
+		return prepared(c.pg.ExecPrepared(ctx, "", nil, nil, nil))
 	case Prepared:
 		if !c.prepared {
 			phases.Begin(probe.PhasePrepare)
@@ -156,7 +158,7 @@ func (p *Probe) ask(ctx context.Context, c *session, phases *probe.Phases) error
 			c.prepared = true
 		}
 		phases.Begin(probe.PhaseQuery)
-		return row(c.pg.ExecPrepared(ctx, statement, nil, nil, nil).Read())
+		return prepared(c.pg.ExecPrepared(ctx, statement, nil, nil, nil))
 	case Query:
 		phases.Begin(probe.PhaseQuery)
 		return simple(ctx, c.pg, p.query())
@@ -173,27 +175,6 @@ func (p *Probe) ask(ctx context.Context, c *session, phases *probe.Phases) error
 	return c.pg.Exec(ctx, "commit").Close()
 }
 
-func simple(ctx context.Context, pg *pgconn.PgConn, query string) error {
-	all, err := pg.Exec(ctx, query).ReadAll()
-	if err != nil {
-		return err
-	}
-	if len(all) == 0 {
-		return errAnswer
-	}
-	return row(all[len(all)-1])
-}
-
-func row(r *pgconn.Result) error {
-	if r.Err != nil {
-		return r.Err
-	}
-	if len(r.Rows) != 1 || len(r.Rows[0]) != 1 {
-		return errAnswer
-	}
-	return nil
-}
-
 func (p *Probe) mode() string {
 	if p.Mode == "" {
 		return Call
@@ -207,6 +188,9 @@ func (p *Probe) query() string {
 	}
 	return p.Query
 }
+
+// readOnly reports whether the server is told to refuse what changes something.
+func (p *Probe) readOnly() bool { return !p.Write && p.query() != DefaultQuery }
 
 // part says goodbye and closes. pgconn has a clean-up of its own after an interrupted
 // query, which waits up to 15 s for the server; closing the connection under it
@@ -263,6 +247,10 @@ func (p *Probe) configure() {
 	cfg.RuntimeParams = map[string]string{"application_name": "netem-probe"}
 	cfg.Fallbacks, cfg.ValidateConnect, cfg.AfterConnect = nil, nil, nil
 	cfg.ConnectTimeout = 0
+	cfg.MaxProtocolMessageBodyLen = MaxAnswer
+	if p.readOnly() {
+		cfg.RuntimeParams["default_transaction_read_only"] = "on"
+	}
 	p.config = cfg
 }
 
@@ -270,6 +258,9 @@ func (p *Probe) configure() {
 func (p *Probe) Describe() map[string]string {
 	d := map[string]string{
 		"mode": p.mode(), "query": p.query(), "tcp_keepalive": "off", "tcp_user_timeout": "off", "tls": "off", "connections": "one for each call",
+	}
+	if p.readOnly() {
+		d["transactions"] = "read-only"
 	}
 	if p.Pool > 0 {
 		d["connections"] = "a pool of " + strconv.Itoa(p.Pool) + ": made when needed, last used first, not checked before use; a broken one leaves its place at once"

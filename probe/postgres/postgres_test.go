@@ -24,8 +24,9 @@ type stub struct {
 	// once.
 	connections, syncs atomic.Int32
 
-	mu   sync.Mutex
-	open []*net.TCPConn
+	mu      sync.Mutex
+	open    []*net.TCPConn
+	startup map[string]string // what the last connection asked for
 }
 
 // kill closes all connections under their clients.
@@ -77,8 +78,14 @@ func serveStub(t *testing.T, m misbehave) *stub {
 
 func (s *stub) talk(c *net.TCPConn, m misbehave) {
 	b := pgproto3.NewBackend(c, c)
-	if _, err := b.ReceiveStartupMessage(); err != nil {
+	first, err := b.ReceiveStartupMessage()
+	if err != nil {
 		return
+	}
+	if m, ok := first.(*pgproto3.StartupMessage); ok {
+		s.mu.Lock()
+		s.startup = m.Parameters
+		s.mu.Unlock()
 	}
 	b.Send(&pgproto3.AuthenticationOk{})
 	b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
@@ -145,6 +152,14 @@ func (s *stub) simple(b *pgproto3.Backend, query string) {
 		b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte("1")}})
 		if query == "two rows" {
 			b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte("1")}})
+		}
+		if row, rows := long(query); rows > 0 {
+			for range rows {
+				b.Send(&pgproto3.DataRow{Values: [][]byte{row}})
+				if b.Flush() != nil {
+					return
+				}
+			}
 		}
 	}
 	b.Send(&pgproto3.CommandComplete{CommandTag: []byte(tag)})

@@ -96,6 +96,8 @@ type load struct {
 	Policy      string         `yaml:"policy,omitempty" want:"a client policy of the plan, a built-in one, or the path of a file"`
 	Pool        *int           `yaml:"pool,omitempty" want:"a number of kept connections; 0 for a new one for each call"`
 	Query       string         `yaml:"query,omitempty" want:"a query with one row and one value"`
+	Write       bool           `yaml:"write,omitempty" want:"true for a query that may change something"`
+	Idempotent  bool           `yaml:"idempotent,omitempty" want:"true for a query that writes and may be made more than once"`
 	Keep        *bool          `yaml:"keep,omitempty" want:"true or false"`
 	ReadTimeout time.Duration  `yaml:"read_timeout,omitempty" want:"the longest wait for a piece of an answer, such as 2s; timeout holds beside it"`
 	HTTP        string         `yaml:"http,omitempty" want:"1.1 or 2"`

@@ -23,7 +23,7 @@ func (l load) request() probe.Request {
 	keep := l.Keep != nil && *l.Keep
 	switch r.Kind {
 	case probe.KindPostgres:
-		r.Postgres = probe.PostgresOptions{Mode: l.Mode, Query: l.Query}
+		r.Postgres = probe.PostgresOptions{Mode: l.Mode, Query: l.Query, Write: l.Write, Idempotent: l.Idempotent}
 		if l.Pool != nil {
 			r.Postgres.Pool = *l.Pool
 		}

@@ -14,6 +14,8 @@ var kinds = map[string][]string{
 	"mode":         {probe.KindPostgres, probe.KindTCP, probe.KindGRPC},
 	"pool":         {probe.KindPostgres},
 	"query":        {probe.KindPostgres},
+	"write":        {probe.KindPostgres},
+	"idempotent":   {probe.KindPostgres},
 	"keep":         {probe.KindTCP, probe.KindHTTP},
 	"http":         {probe.KindHTTP},
 	"read_timeout": {probe.KindHTTP},
