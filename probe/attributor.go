@@ -52,7 +52,8 @@ const (
 // threshold itself; or PolicyWait, when the time in which no attempt was under way is
 // longer than that one: a wait between two attempts is the client's decision, and no
 // network's, even where the network was the reason for it. What the network did to the
-// attempts is said at them.
+// attempts is said at them. A call that its policy refused before the first attempt asked
+// nobody: it is counted as rejected, and is no slow call, however long it waited.
 type Attributor struct {
 	a Attribution
 	// flows have the events and the calls of each connection.
@@ -259,19 +260,16 @@ func (t *Attributor) clean(f flow, x *evidence) {
 func (t *Attributor) finish(s *Sample) {
 	each(s, t.take)
 	each(s, t.takeHops)
+	if s.unasked() {
+		return
+	}
 	limit := t.a.Threshold
 	each(s, func(part *Sample) {
 		if part.Duration() > limit {
 			part.Cause = t.a.cause(part)
 		}
 	})
-	if s.Duration() <= limit {
-		return
-	}
-	if len(s.Attempts) == 0 {
-		if s.unasked() {
-			s.Cause = PolicyWait
-		}
+	if s.Duration() <= limit || len(s.Attempts) == 0 {
 		return
 	}
 	longest := slices.MaxFunc(s.Attempts, func(x, y Sample) int { return cmp.Compare(x.Duration(), y.Duration()) })

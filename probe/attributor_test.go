@@ -112,7 +112,7 @@ func TestAttempts(t *testing.T) {
 			[]Retransmission{on(clientEnd, 95, TLP)}, TLP, []Cause{"", "", ""}},
 		{"a hedge runs beside", call(500, attempt(0, 480, clientEnd), attempt(250, 500, clientEnd2)),
 			[]Retransmission{on(clientEnd, 470, RTO)}, RTO, []Cause{RTO, Unknown}},
-		{"none was made", rejected(call(400)), nil, PolicyWait, nil},
+		{"none was made", rejected(call(400)), nil, "", nil},
 		{"fast in spite of its attempts", call(100, attempt(0, 50, clientEnd)), []Retransmission{on(clientEnd, 40, TLP)}, "", []Cause{""}},
 	}
 	for _, test := range tests {
