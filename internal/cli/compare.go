@@ -91,7 +91,7 @@ func (a *app) runCompare(ctx context.Context, spec fault.Spec, p experiment.Plan
 	if err := fillPlan(ctx, agent, spec, &p); err != nil {
 		return err
 	}
-	if err := prepare(to.dir); err != nil {
+	if err := a.prepare(to.dir); err != nil {
 		return err
 	}
 	rows := &rowProber{agent: agent, run: run, exporter: exp}

@@ -253,7 +253,7 @@ func (a *app) runExperiments(ctx context.Context, all []plans.Plan, f runFlags) 
 		return err
 	}
 	defer agent.Close()
-	if err := prepare(out); err != nil {
+	if err := a.prepare(out); err != nil {
 		return err
 	}
 	var done report.Experiments

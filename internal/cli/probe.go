@@ -132,6 +132,7 @@ func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun
 	defer agent.Close()
 	var rec *report.Recording
 	if to.dir != "" {
+		a.sayEarlier(to.dir)
 		if rec, err = report.Record(to.dir, r); err != nil {
 			return err
 		}
@@ -196,9 +197,17 @@ func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun
 }
 
 // prepare makes the folder of --out, if there is one.
-func prepare(out string) error {
+func (a *app) prepare(out string) error {
 	if out == "" {
 		return nil
 	}
+	a.sayEarlier(out)
 	return report.Prepare(out)
+}
+
+// sayEarlier says that this run's result will be in the place of another's.
+func (a *app) sayEarlier(out string) {
+	if at := report.Earlier(out); !at.IsZero() {
+		a.say("netemctl: this run replaces the result of %s in %s", at.Format(time.RFC3339), out)
+	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"netemd/internal/client"
 	"netemd/internal/fault"
+	"netemd/internal/report"
 )
 
 func TestHold(t *testing.T) {
@@ -342,6 +344,9 @@ func TestOutKeepsTheLast(t *testing.T) {
 	if code := w.run(t.Context(), "probe", "pg", "--target", "pg", "-n", "10", "--out", dir); code != 0 {
 		t.Fatalf("exit code %d, %s", code, w.stderr.String())
 	}
+	if strings.Contains(w.stderr.String(), "replaces") {
+		t.Errorf("of an empty folder it said: %s", w.stderr.String())
+	}
 	all := files()
 	if len(all) != 5 {
 		t.Fatalf("the run left %q", all)
@@ -425,4 +430,22 @@ type cancelsApply struct {
 func (c cancelsApply) Apply(ctx context.Context, s fault.Spec) (fault.Fault, error) {
 	c.cancel()
 	return c.fakeAgent.Apply(ctx, s)
+}
+
+// TestReplaced: a run whose folder has another's result says that this one will be there
+// instead.
+func TestReplaced(t *testing.T) {
+	for _, command := range []string{"probe pg", "compare"} {
+		dir := t.TempDir()
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+		name := filepath.Join(dir, report.ResultFile)
+		if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Chtimes(name, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		w := world{agent: newFakeAgent()}
+		w.run(t.Context(), append(strings.Fields(command), "--target", "pg", "-n", "10", "--out", dir)...)
+		if want := "netemctl: this run replaces the result of " + at.Format(time.RFC3339) + " in " + dir + "\n"; strings.Count(w.stderr.String(), want) != 1 {
+			t.Errorf("%s: %q, want %q in it once", command, w.stderr.String(), want)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"netemd/internal/experiment"
 	"netemd/internal/version"
@@ -50,6 +51,15 @@ func Prepare(dir string) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
+}
+
+// Earlier is when the result that is in dir was written; zero without one.
+func Earlier(dir string) time.Time {
+	info, err := os.Stat(filepath.Join(dir, ResultFile))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // Comparison writes a comparison's files to dir, which is made if it is missing:
