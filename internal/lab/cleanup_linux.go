@@ -311,7 +311,7 @@ func (m *Manager) setAside(b badRecord) error {
 		return err
 	}
 	m.cfg.Log.Warn("set a bad record of a lab aside", "path", to, "error", b.err)
-	if !nameForm.MatchString(b.name) {
+	if !nameForm().MatchString(b.name) {
 		return nil // no lab's: "..json" would name the state folder
 	}
 	return os.RemoveAll(m.labDir(b.name))

@@ -3,7 +3,7 @@ package lab
 import "slices"
 
 // ValidName reports whether s can be the name of a lab, and of all that has one in it.
-func ValidName(s string) bool { return nameForm.MatchString(s) }
+func ValidName(s string) bool { return nameForm().MatchString(s) }
 
 // Commands reports whether the lab runs programs of whoever asked for it.
 func (d Definition) Commands() bool {

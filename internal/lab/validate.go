@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"netemd/internal/target"
 	"netemd/qdisc"
@@ -28,8 +29,8 @@ const (
 )
 
 var (
-	nameForm   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
-	sysctlForm = regexp.MustCompile(`^net(\.[A-Za-z0-9_-]+)+$`)
+	nameForm   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`) })
+	sysctlForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^net(\.[A-Za-z0-9_-]+)+$`) })
 )
 
 const nameWant = "1 to 32 of a-z, 0-9 and '-', not at the ends"
@@ -96,7 +97,7 @@ func (d Definition) checkForm(bad *mistakes) {
 }
 
 func (m *mistakes) name(path, name string) {
-	if !nameForm.MatchString(name) {
+	if !nameForm().MatchString(name) {
 		m.refuse(path, name, nameWant)
 	}
 }
@@ -128,7 +129,7 @@ func (n Node) checkForm(bad *mistakes) {
 	names := map[string]bool{}
 	for _, s := range n.Sysctls {
 		field := path + ".sysctls." + s.Name
-		if !sysctlForm.MatchString(s.Name) {
+		if !sysctlForm().MatchString(s.Name) {
 			bad.refuse(field, s.Name, "a name that begins with net., such as net.ipv4.tcp_syn_retries")
 		}
 		if names[s.Name] {

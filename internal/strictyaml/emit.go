@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // width is how long a line may become by what is written in one.
@@ -116,13 +117,17 @@ func flow(t tree) string {
 // bare is a text that is one without quotes, in lines and in brackets; ambiguous what other
 // readers of YAML, of whichever version, take for something else.
 var (
-	bare      = regexp.MustCompile(`^-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./+%=-]*(:[A-Za-z0-9_./+%=-]+)?$`)
-	ambiguous = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n|\.nan|\.inf|\.+|[0-9]+:.*|[0-9]{4}-.*|0[xob].*|-*[0-9_.]*|-*[0-9_.]+e[0-9+-]*)$`)
+	bare = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./+%=-]*(:[A-Za-z0-9_./+%=-]+)?$`)
+	})
+	ambiguous = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n|\.nan|\.inf|\.+|[0-9]+:.*|[0-9]{4}-.*|0[xob].*|-*[0-9_.]*|-*[0-9_.]+e[0-9+-]*)$`)
+	})
 )
 
 // scalar is a text as it is written.
 func scalar(s string) string {
-	if _, err := strconv.ParseFloat(s, 64); err != nil && bare.MatchString(s) && (!ambiguous.MatchString(s) || isAddress(s)) {
+	if _, err := strconv.ParseFloat(s, 64); err != nil && bare().MatchString(s) && (!ambiguous().MatchString(s) || isAddress(s)) {
 		return s
 	}
 	var b strings.Builder

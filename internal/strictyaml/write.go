@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"sync"
 )
 
 // Write is v, a struct as Format.Read takes it or a pointer to one, as a text that is read
@@ -75,11 +76,11 @@ func treeOf(v reflect.Value, r rules) (tree, error) {
 		return tree{text: strconv.FormatUint(v.Uint(), 10), plain: true}, nil
 	}
 	s, err := scalarText(v)
-	digits := v.Kind() != reflect.String && number.MatchString(s) // a port is no text
+	digits := v.Kind() != reflect.String && number().MatchString(s) // a port is no text
 	return tree{text: s, plain: digits, block: r.block}, err
 }
 
-var number = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$`)
+var number = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$`) })
 
 // scalarText is a value as text; empty for a TextOrKeys that is written as keys.
 func scalarText(v reflect.Value) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"netemd/internal/lab"
 	"netemd/internal/strictyaml"
@@ -119,10 +120,10 @@ func (f *file) keys(err error) error {
 }
 
 var (
-	baseField    = regexp.MustCompile(`^links\[(\d+)\]\.(a_to_b|b_to_a)(.*)$`)
-	sysctlField  = regexp.MustCompile(`^nodes\.([^.]+)\.sysctls\.(.+)$`)
-	serviceField = regexp.MustCompile(`^nodes\.([^.]+)\.services\.([^.\[]+)(.*)$`)
-	variableAt   = regexp.MustCompile(`^\.environment\[(\d+)\]$`)
+	baseField    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^links\[(\d+)\]\.(a_to_b|b_to_a)(.*)$`) })
+	sysctlField  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^nodes\.([^.]+)\.sysctls\.(.+)$`) })
+	serviceField = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^nodes\.([^.]+)\.services\.([^.\[]+)(.*)$`) })
+	variableAt   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\.environment\[(\d+)\]$`) })
 )
 
 // key is the key of a field of lab.Definition.
@@ -130,22 +131,22 @@ func (f *file) key(field string) string {
 	if field == "name" {
 		return "lab"
 	}
-	if m := baseField.FindStringSubmatch(field); m != nil {
+	if m := baseField().FindStringSubmatch(field); m != nil {
 		if i, err := strconv.Atoi(m[1]); err == nil && i < len(f.Links) && f.Links[i].Impairment != nil {
 			return strictyaml.Key("links", i, "impairment") + m[3]
 		}
 	}
-	if m := sysctlField.FindStringSubmatch(field); m != nil {
+	if m := sysctlField().FindStringSubmatch(field); m != nil {
 		return strictyaml.Key("nodes", m[1], "sysctls", m[2])
 	}
-	if m := serviceField.FindStringSubmatch(field); m != nil {
+	if m := serviceField().FindStringSubmatch(field); m != nil {
 		if n := f.Nodes.Get(m[1]); n != nil {
 			i := slices.IndexFunc(n.Services, func(s service) bool { return s.Name == m[2] })
 			if i < 0 {
 				return field
 			}
 			rest := m[3]
-			if v := variableAt.FindStringSubmatch(rest); v != nil {
+			if v := variableAt().FindStringSubmatch(rest); v != nil {
 				if k, err := strconv.Atoi(v[1]); err == nil && k < len(n.Services[i].Environment) {
 					rest = "." + strictyaml.Key("environment", n.Services[i].Environment[k].Name)
 				}

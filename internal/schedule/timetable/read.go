@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 
 	"netemd/internal/impairment"
@@ -142,15 +143,20 @@ func (r *reader) times(in []step, out []schedule.Step) {
 
 // ramps are the fields of a schedule's ramp, which the file has in a section of its own; the
 // fields of an impairment are keys of their own there.
-var ramps = []struct {
+var ramps = sync.OnceValue(func() []rampField {
+	return []rampField{
+		{regexp.MustCompile(`^(steps\[\d+\])\.from_back`), "$1.ramp.begin_from"},
+		{regexp.MustCompile(`^(steps\[\d+\])\.from`), "$1.ramp.begin"},
+		{regexp.MustCompile(`^(steps\[\d+\])\.to_back`), "$1.ramp.end_from"},
+		{regexp.MustCompile(`^(steps\[\d+\])\.to`), "$1.ramp.end"},
+		{regexp.MustCompile(`^(steps\[\d+\])\.every`), "$1.ramp.every"},
+	}
+})
+
+// rampField is a field of a schedule's ramp, and its key in a file.
+type rampField struct {
 	field *regexp.Regexp
 	key   string
-}{
-	{regexp.MustCompile(`^(steps\[\d+\])\.from_back`), "$1.ramp.begin_from"},
-	{regexp.MustCompile(`^(steps\[\d+\])\.from`), "$1.ramp.begin"},
-	{regexp.MustCompile(`^(steps\[\d+\])\.to_back`), "$1.ramp.end_from"},
-	{regexp.MustCompile(`^(steps\[\d+\])\.to`), "$1.ramp.end"},
-	{regexp.MustCompile(`^(steps\[\d+\])\.every`), "$1.ramp.every"},
 }
 
 // inKeys gives each *qdisc.FieldError of a schedule's validation the key of its field.
@@ -170,7 +176,7 @@ func inKeys(err error) error {
 		return err
 	}
 	named := *f
-	for _, r := range ramps {
+	for _, r := range ramps() {
 		if r.field.MatchString(named.Field) {
 			named.Field = r.field.ReplaceAllString(named.Field, r.key)
 			break
