@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"netemd/internal/kpi"
 	"netemd/internal/policyfile"
 	"netemd/internal/report"
+	"netemd/internal/version"
 	"netemd/probe"
 )
 
@@ -266,7 +268,7 @@ func (a *app) runExperiments(ctx context.Context, all []plans.Plan, f runFlags) 
 		e, observed, err := a.runPlan(ctx, agent, p, f, dir)
 		done.Experiments = append(done.Experiments, e)
 		if dir != "" {
-			err = errors.Join(err, report.WriteExperiment(dir, e, observed))
+			err = errors.Join(err, report.WriteExperiment(dir, p.Text, e, observed))
 		}
 		if a.output != outJSON {
 			err = errors.Join(err, a.emit(answer{kind: "run", data: e, table: experimentText(e)}))
@@ -278,6 +280,14 @@ func (a *app) runExperiments(ctx context.Context, all []plans.Plan, f runFlags) 
 	}
 	if a.output == outJSON {
 		broken = errors.Join(broken, a.emit(answer{kind: "run", data: done}))
+	}
+	if len(done.Experiments) > 1 {
+		if a.output == outTable {
+			summaryOf(done.Experiments).write(a.out, a.style(a.env.StdoutTerminal))
+		}
+		if out != "" {
+			broken = errors.Join(broken, report.WriteExperiments(out, done))
+		}
 	}
 	if out != "" {
 		a.say("result: %s", out)
@@ -307,12 +317,13 @@ func verdicts(all []report.Experiment) error {
 
 // runPlan carries one plan out. The error is why it broke off; what was measured until then is
 // judged nevertheless.
-func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags, dir string) (report.Experiment, experiment.Observations, error) {
+func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags, dir string) (e report.Experiment, observed experiment.Observations, err error) {
 	pr := a.progress()
 	defer pr.end()
-	e := report.Experiment{Name: p.Name, Question: p.Question, Seed: p.Seed, Repeats: p.Repeats}
+	e = report.Experiment{Name: p.Name, Question: p.Question, PlanSHA256: report.Hash(p.Text), Started: a.env.Now(), Seed: p.Seed, Repeats: p.Repeats}
+	defer func() { e.Ended = a.env.Now() }()
+	e.Environment = a.environment(ctx, agent)
 	down, err := a.planLab(ctx, agent, p.Lab, pr)
-	var observed experiment.Observations
 	if err == nil {
 		var commander experiment.Commander
 		if p.Commands() {
@@ -368,6 +379,33 @@ func (a *app) planLab(ctx context.Context, agent Agent, name string, pr *progres
 // labDownLimit bounds the end of a lab after a run.
 const labDownLimit = time.Minute
 
+// environment is where a run takes place; nil where the agent does not say.
+func (a *app) environment(ctx context.Context, agent Agent) *experiment.Environment {
+	v, err := agent.Version(ctx)
+	if err != nil {
+		return nil
+	}
+	return &experiment.Environment{
+		Kernel: v.Kernel, AgentVersion: v.Version, ClientVersion: version.String(), GoVersion: v.GoVersion,
+		Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
+	}
+}
+
+// summaryOf is a line for each of several experiments.
+func summaryOf(all []report.Experiment) *table {
+	t := &table{head: []string{"VERDICT", "EXPERIMENT", "TOOK", "WHAT DID NOT HOLD"}, right: map[int]bool{2: true}}
+	for _, e := range all {
+		why := e.Reason
+		for _, k := range e.KPIs {
+			if why == "" && k.Verdict != kpi.Passed {
+				why = strings.TrimSpace(k.Condition + " " + k.Case)
+			}
+		}
+		t.add(string(e.Verdict), e.Name, e.Ended.Sub(e.Started).Round(time.Second).String(), oneLine(errors.New(why)))
+	}
+	return t
+}
+
 func experimentText(e report.Experiment) func(io.Writer, style) {
 	return func(w io.Writer, s style) {
 		fmt.Fprintf(w, "%s: %s\n", s.bold(e.Name), paintKPI(s, e.Verdict))
@@ -377,52 +415,19 @@ func experimentText(e report.Experiment) func(io.Writer, style) {
 		fmt.Fprintln(w)
 		t := table{head: []string{"VERDICT", "CASE", "CONDITION", "MEASURED", "REFERENCE"}}
 		for _, k := range e.KPIs {
-			measured := strings.ReplaceAll(k.Reason, "\n", "; ")
-			if k.Reason == "" {
-				measured = numbersText(k.Measured) + acrossText(k.Across)
-			} else {
-				measured = strings.ReplaceAll(measured, "\n", "; ")
-			}
-			t.add(paintKPI(s, k.Verdict), k.Case, k.Condition, measured, k.Reference)
+			t.add(paintKPI(s, k.Verdict), k.Case, k.Condition, k.Words(), k.Reference)
 		}
 		t.write(w, s)
 		suiteText(w, s, e)
 		fmt.Fprintln(w)
 		for _, c := range e.Contrasts {
-			wrap(w, contrastText(c))
+			wrap(w, c.Words())
 		}
 		wrap(w, fmt.Sprintf("%d repeats of each case, seed %d.", e.Repeats, e.Seed))
 		if e.Reason != "" {
 			wrap(w, "The run broke off: "+e.Reason)
 		}
 	}
-}
-
-func numbersText(all []report.Number) string {
-	var out []string
-	for _, n := range all {
-		text := n.Name
-		switch {
-		case n.Phase != kpi.Fault && n.Case != "":
-			text += "(" + n.Case + ", " + n.Phase + ")"
-		case n.Case != "":
-			text += "(" + n.Case + ")"
-		}
-		text += " " + valueText(n)
-		if n.Low != nil {
-			text = fmt.Sprintf("%s of %d (%.3g..%.3g)", text, n.Of, 100**n.Low, 100**n.High)
-		}
-		out = append(out, text)
-	}
-	return strings.Join(out, ", ")
-}
-
-// valueText is a number in a few digits, a rate as a percentage.
-func valueText(n report.Number) string {
-	if n.Of > 0 {
-		return strconv.FormatFloat(100*n.Value, 'g', 4, 64) + "%"
-	}
-	return strconv.FormatFloat(n.Value, 'g', 4, 64)
 }
 
 func paintKPI(s style, v kpi.Verdict) string {

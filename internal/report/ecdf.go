@@ -25,21 +25,26 @@ func curves(rows []experiment.Row) []curve {
 	for _, r := range rows {
 		c := curve{Layer: r.Layer}
 		for _, s := range r.Samples {
-			if s.Warmup {
-				continue
-			}
-			c.Count++
-			if s.Class == probe.OK && s.Degraded == "" {
-				c.Steps = append(c.Steps, float64(s.Latency())/1e6)
-			}
+			c.add(s)
 		}
-		sort.Float64s(c.Steps)
-		if len(c.Steps) > 0 {
+		if c.sort(); len(c.Steps) > 0 {
 			out = append(out, c)
 		}
 	}
 	return out
 }
+
+func (c *curve) add(s probe.Sample) {
+	if s.Warmup {
+		return
+	}
+	c.Count++
+	if s.Class == probe.OK && s.Degraded == "" {
+		c.Steps = append(c.Steps, float64(s.Latency())/1e6)
+	}
+}
+
+func (c *curve) sort() { sort.Float64s(c.Steps) }
 
 // plot is an ECDF's frame in SVG units.
 type plot struct {

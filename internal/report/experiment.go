@@ -1,11 +1,16 @@
 package report
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
+	"time"
 
 	"netemd/internal/experiment"
 	"netemd/internal/kpi"
@@ -23,7 +28,13 @@ type Experiment struct {
 	Question string      `json:"question,omitempty"`
 	Verdict  kpi.Verdict `json:"verdict"`
 	// Reason is why the run broke off; empty otherwise.
-	Reason  string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// PlanSHA256 is the hash of PlanFile, the plan that was run.
+	PlanSHA256  string                  `json:"plan_sha256,omitempty"`
+	Started     time.Time               `json:"started,omitzero"`
+	Ended       time.Time               `json:"ended,omitzero"`
+	Environment *experiment.Environment `json:"environment,omitempty"`
+
 	Seed    uint64 `json:"seed"`
 	Repeats int    `json:"repeats"`
 	KPIs    []KPI  `json:"kpis"`
@@ -48,6 +59,41 @@ type KPI struct {
 	Repeats []kpi.Verdict `json:"repeats"`
 	// Across is the first number over the repeats; null of fewer than two.
 	Across *Across `json:"across_repeats,omitempty"`
+}
+
+// Words are the measured numbers, or why there are none, in one line.
+func (k KPI) Words() string {
+	if k.Reason != "" {
+		return strings.ReplaceAll(k.Reason, "\n", "; ")
+	}
+	return numbersText(k.Measured) + k.Across.words()
+}
+
+func numbersText(all []Number) string {
+	var out []string
+	for _, n := range all {
+		text := n.Name
+		switch {
+		case n.Phase != kpi.Fault && n.Case != "":
+			text += "(" + n.Case + ", " + n.Phase + ")"
+		case n.Case != "":
+			text += "(" + n.Case + ")"
+		}
+		text += " " + valueText(n)
+		if n.Low != nil {
+			text = fmt.Sprintf("%s of %d (%.3g..%.3g)", text, n.Of, 100**n.Low, 100**n.High)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+// valueText is a number in a few digits, a rate as a percentage.
+func valueText(n Number) string {
+	if n.Of > 0 {
+		return strconv.FormatFloat(100*n.Value, 'g', 4, 64) + "%"
+	}
+	return strconv.FormatFloat(n.Value, 'g', 4, 64)
 }
 
 // Number is a measured number that a condition asked for.
@@ -91,6 +137,15 @@ func Judged(all []experiment.Judged) []KPI {
 	return out
 }
 
+// WriteExperiments writes the results of several experiments, whose folders are below dir, as
+// one.
+func WriteExperiments(dir string, all Experiments) error {
+	return errors.Join(
+		write(dir, ResultFile, func(w io.Writer) error { return WriteJSON(w, "run", all) }),
+		write(dir, JUnitFile, func(w io.Writer) error { return WriteJUnit(w, all.Experiments) }),
+	)
+}
+
 // observationLine is one line of an experiment's SamplesFile.
 type observationLine struct {
 	Case   string `json:"case"`
@@ -99,13 +154,30 @@ type observationLine struct {
 	probe.Sample
 }
 
-// WriteExperiment writes an experiment's result and samples to dir, which is made if it is
-// missing.
-func WriteExperiment(dir string, e Experiment, o experiment.Observations) error {
+// The files of an experiment beside ResultFile, SamplesFile and PageFile.
+const (
+	PlanFile  = "plan.yaml"
+	JUnitFile = "junit.xml"
+)
+
+// Hash is that of a plan, in hex.
+func Hash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// WriteExperiment writes an experiment's plan, result, samples and page to dir, which is made
+// if it is missing.
+func WriteExperiment(dir string, planText []byte, e Experiment, o experiment.Observations) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	err := write(dir, ResultFile, func(w io.Writer) error { return WriteJSON(w, "run", Experiments{[]Experiment{e}}) })
+	err := errors.Join(
+		write(dir, PlanFile, func(w io.Writer) error { _, err := w.Write(planText); return err }),
+		write(dir, JUnitFile, func(w io.Writer) error { return WriteJUnit(w, []Experiment{e}) }),
+		write(dir, PageFile, func(w io.Writer) error { return WriteRunHTML(w, e, o) }),
+	)
+	err = errors.Join(err, write(dir, ResultFile, func(w io.Writer) error { return WriteJSON(w, "run", Experiments{[]Experiment{e}}) }))
 	return errors.Join(err, write(dir, SamplesFile, func(w io.Writer) error {
 		line := json.NewEncoder(w)
 		line.SetEscapeHTML(false)
@@ -118,4 +190,21 @@ func WriteExperiment(dir string, e Experiment, o experiment.Observations) error 
 		}
 		return nil
 	}))
+}
+
+// words are what the repeats differ by; nothing where they are one, or alike.
+func (a *Across) words() string {
+	if a == nil || a.Least == a.Largest {
+		return ""
+	}
+	return fmt.Sprintf(" [repeats: median %.4g, %.4g..%.4g]", a.Median, a.Least, a.Largest)
+}
+
+// Words say what the fault did to the latencies of a case, and no more than chance allows.
+func (c Contrast) Words() string {
+	of := fmt.Sprintf("%s: median %.4g ms of %d good calls under the fault, %.4g ms of %d without it", c.Case, c.FaultMedian, c.Fault, c.ControlMedian, c.Control)
+	if !c.Differs {
+		return fmt.Sprintf("%s; chance explains the difference (Mann-Whitney, p = %.2g).", of, c.P)
+	}
+	return fmt.Sprintf("%s; the call under the fault is the slower one in %.1f %% of pairs (Mann-Whitney, p < 0.001).", of, 100*c.Slower)
 }

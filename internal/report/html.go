@@ -1,7 +1,7 @@
 package report
 
 import (
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"html/template"
@@ -13,21 +13,23 @@ import (
 	"time"
 
 	"netemd/internal/experiment"
+	"netemd/internal/kpi"
 	"netemd/probe"
 )
 
-//go:embed compare.html
-var pageSource string
+//go:embed *.html
+var pageFiles embed.FS
 
-// page is parsed at its first use, since most commands have none.
-var page = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("compare").Funcs(template.FuncMap{
+// pages are parsed at their first use, since most commands have none.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("pages").Funcs(template.FuncMap{
 		"time":    Time,
 		"percent": Percent,
 		"class":   class,
 		"whole":   whole,
 		"errors":  func(r experiment.Row) string { return Errors(r.Summary) },
-	}).Parse(pageSource))
+		"sign":    sign, "failures": Errors, "slow": Slow, "causes": Causes,
+	}).ParseFS(pageFiles, "*.html"))
 })
 
 // spaced finds a number and its unit.
@@ -105,7 +107,7 @@ func WriteHTML(w io.Writer, c experiment.Comparison) error {
 	for _, r := range c.Rows {
 		d.Causes = append(d.Causes, causesOf(r, shown))
 	}
-	return page().Execute(w, d)
+	return pages().ExecuteTemplate(w, "compare.html", d)
 }
 
 func drawn(class string, p plot, cs []curve) plotData {
@@ -231,4 +233,15 @@ func facts(c experiment.Comparison) [][2]string {
 		}
 	}
 	return kept
+}
+
+// sign stands beside a verdict, for who does not see its colour.
+func sign(v kpi.Verdict) string {
+	switch v {
+	case kpi.Passed:
+		return "\u2713"
+	case kpi.Failed:
+		return "\u2717"
+	}
+	return "?"
 }

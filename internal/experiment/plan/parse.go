@@ -33,7 +33,7 @@ func Parse(path string, text []byte) (Plan, error) {
 	}
 	r := reader{file: f}
 	p := r.plan()
-	p.Policies = map[string][]byte{}
+	p.Text, p.Policies = text, map[string][]byte{}
 	for _, e := range f.Policies {
 		r.policy(doc, e, &p)
 	}

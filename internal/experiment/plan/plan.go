@@ -42,6 +42,8 @@ const (
 // Plan is what an experiment does.
 type Plan struct {
 	Name, Question string
+	// Text is the file.
+	Text []byte
 	// Lab is a built-in one, or the path of a file; the run has a copy of it. Empty: the
 	// targets are there already.
 	Lab string

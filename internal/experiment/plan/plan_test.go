@@ -72,7 +72,7 @@ func TestParse(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, p, cmpopts.IgnoreFields(Plan{}, "KPIs", "Policies")); diff != "" {
+	if diff := cmp.Diff(want, p, cmpopts.IgnoreFields(Plan{}, "KPIs", "Policies", "Text")); diff != "" {
 		t.Error(diff)
 	}
 	if got := string(p.Policies["careful"]); !strings.Contains(got, "policy: careful") || !strings.Contains(got, "max_attempts: 4") {
