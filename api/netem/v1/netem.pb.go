@@ -5373,6 +5373,129 @@ func (x *LabProgress) GetLab() *Lab {
 	return nil
 }
 
+// ServerRequest is about a service of kind http-echo or http-tier. What is set is replaced
+// whole, and stands until the service or its lab ends; a service that is started again begins
+// as its lab says.
+type ServerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lab           string                 `protobuf:"bytes,1,opt,name=lab,proto3" json:"lab,omitempty"`
+	Service       string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	Settings      []byte                 `protobuf:"bytes,3,opt,name=settings,proto3,oneof" json:"settings,omitempty"` // YAML; not there: as they are
+	Reset_        bool                   `protobuf:"varint,4,opt,name=reset,proto3" json:"reset,omitempty"`            // sets the counters to 0
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerRequest) Reset() {
+	*x = ServerRequest{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerRequest) ProtoMessage() {}
+
+func (x *ServerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerRequest.ProtoReflect.Descriptor instead.
+func (*ServerRequest) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ServerRequest) GetLab() string {
+	if x != nil {
+		return x.Lab
+	}
+	return ""
+}
+
+func (x *ServerRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ServerRequest) GetSettings() []byte {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *ServerRequest) GetReset_() bool {
+	if x != nil {
+		return x.Reset_
+	}
+	return false
+}
+
+type ServerState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Counters      map[string]int64       `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Settings      []byte                 `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerState) Reset() {
+	*x = ServerState{}
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerState) ProtoMessage() {}
+
+func (x *ServerState) ProtoReflect() protoreflect.Message {
+	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerState.ProtoReflect.Descriptor instead.
+func (*ServerState) Descriptor() ([]byte, []int) {
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *ServerState) GetCounters() map[string]int64 {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+func (x *ServerState) GetSettings() []byte {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
 type LabDownRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5382,7 +5505,7 @@ type LabDownRequest struct {
 
 func (x *LabDownRequest) Reset() {
 	*x = LabDownRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5394,7 +5517,7 @@ func (x *LabDownRequest) String() string {
 func (*LabDownRequest) ProtoMessage() {}
 
 func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[64]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5407,7 +5530,7 @@ func (x *LabDownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownRequest.ProtoReflect.Descriptor instead.
 func (*LabDownRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{64}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LabDownRequest) GetName() string {
@@ -5426,7 +5549,7 @@ type LabDownResponse struct {
 
 func (x *LabDownResponse) Reset() {
 	*x = LabDownResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5438,7 +5561,7 @@ func (x *LabDownResponse) String() string {
 func (*LabDownResponse) ProtoMessage() {}
 
 func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[65]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5451,7 +5574,7 @@ func (x *LabDownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDownResponse.ProtoReflect.Descriptor instead.
 func (*LabDownResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{65}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LabDownResponse) GetExisted() bool {
@@ -5469,7 +5592,7 @@ type ListLabsRequest struct {
 
 func (x *ListLabsRequest) Reset() {
 	*x = ListLabsRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5604,7 @@ func (x *ListLabsRequest) String() string {
 func (*ListLabsRequest) ProtoMessage() {}
 
 func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[66]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +5617,7 @@ func (x *ListLabsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsRequest.ProtoReflect.Descriptor instead.
 func (*ListLabsRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{66}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
 }
 
 type ListLabsResponse struct {
@@ -5506,7 +5629,7 @@ type ListLabsResponse struct {
 
 func (x *ListLabsResponse) Reset() {
 	*x = ListLabsResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5518,7 +5641,7 @@ func (x *ListLabsResponse) String() string {
 func (*ListLabsResponse) ProtoMessage() {}
 
 func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[67]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5531,7 +5654,7 @@ func (x *ListLabsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLabsResponse.ProtoReflect.Descriptor instead.
 func (*ListLabsResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{67}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListLabsResponse) GetLabs() []*Lab {
@@ -5550,7 +5673,7 @@ type GetLabRequest struct {
 
 func (x *GetLabRequest) Reset() {
 	*x = GetLabRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5685,7 @@ func (x *GetLabRequest) String() string {
 func (*GetLabRequest) ProtoMessage() {}
 
 func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[68]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5698,7 @@ func (x *GetLabRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLabRequest.ProtoReflect.Descriptor instead.
 func (*GetLabRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{68}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetLabRequest) GetName() string {
@@ -5596,7 +5719,7 @@ type LabDiffRequest struct {
 
 func (x *LabDiffRequest) Reset() {
 	*x = LabDiffRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5608,7 +5731,7 @@ func (x *LabDiffRequest) String() string {
 func (*LabDiffRequest) ProtoMessage() {}
 
 func (x *LabDiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[69]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5621,7 +5744,7 @@ func (x *LabDiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDiffRequest.ProtoReflect.Descriptor instead.
 func (*LabDiffRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{69}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *LabDiffRequest) GetName() string {
@@ -5654,7 +5777,7 @@ type LabDiffResponse struct {
 
 func (x *LabDiffResponse) Reset() {
 	*x = LabDiffResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5666,7 +5789,7 @@ func (x *LabDiffResponse) String() string {
 func (*LabDiffResponse) ProtoMessage() {}
 
 func (x *LabDiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[70]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5679,7 +5802,7 @@ func (x *LabDiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDiffResponse.ProtoReflect.Descriptor instead.
 func (*LabDiffResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{70}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LabDiffResponse) GetDifferences() []*LabDifference {
@@ -5700,7 +5823,7 @@ type LabDifference struct {
 
 func (x *LabDifference) Reset() {
 	*x = LabDifference{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5712,7 +5835,7 @@ func (x *LabDifference) String() string {
 func (*LabDifference) ProtoMessage() {}
 
 func (x *LabDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[71]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5725,7 +5848,7 @@ func (x *LabDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabDifference.ProtoReflect.Descriptor instead.
 func (*LabDifference) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{71}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *LabDifference) GetPath() string {
@@ -5777,7 +5900,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +5912,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[72]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +5925,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{72}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ProbeRequest) GetKind() string {
@@ -5954,7 +6077,7 @@ type StopProbeRequest struct {
 
 func (x *StopProbeRequest) Reset() {
 	*x = StopProbeRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5966,7 +6089,7 @@ func (x *StopProbeRequest) String() string {
 func (*StopProbeRequest) ProtoMessage() {}
 
 func (x *StopProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[73]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5979,7 +6102,7 @@ func (x *StopProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProbeRequest.ProtoReflect.Descriptor instead.
 func (*StopProbeRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{73}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StopProbeRequest) GetId() string {
@@ -5998,7 +6121,7 @@ type StopProbeResponse struct {
 
 func (x *StopProbeResponse) Reset() {
 	*x = StopProbeResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6010,7 +6133,7 @@ func (x *StopProbeResponse) String() string {
 func (*StopProbeResponse) ProtoMessage() {}
 
 func (x *StopProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[74]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6023,7 +6146,7 @@ func (x *StopProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopProbeResponse.ProtoReflect.Descriptor instead.
 func (*StopProbeResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{74}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StopProbeResponse) GetRunning() bool {
@@ -6045,7 +6168,7 @@ type OpenLoop struct {
 
 func (x *OpenLoop) Reset() {
 	*x = OpenLoop{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6057,7 +6180,7 @@ func (x *OpenLoop) String() string {
 func (*OpenLoop) ProtoMessage() {}
 
 func (x *OpenLoop) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[75]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6070,7 +6193,7 @@ func (x *OpenLoop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenLoop.ProtoReflect.Descriptor instead.
 func (*OpenLoop) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{75}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *OpenLoop) GetStages() []*LoadStage {
@@ -6105,7 +6228,7 @@ type LoadStage struct {
 
 func (x *LoadStage) Reset() {
 	*x = LoadStage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6117,7 +6240,7 @@ func (x *LoadStage) String() string {
 func (*LoadStage) ProtoMessage() {}
 
 func (x *LoadStage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[76]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6130,7 +6253,7 @@ func (x *LoadStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadStage.ProtoReflect.Descriptor instead.
 func (*LoadStage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{76}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LoadStage) GetForNs() int64 {
@@ -6167,7 +6290,7 @@ type ProbePostgres struct {
 
 func (x *ProbePostgres) Reset() {
 	*x = ProbePostgres{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6179,7 +6302,7 @@ func (x *ProbePostgres) String() string {
 func (*ProbePostgres) ProtoMessage() {}
 
 func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[77]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6192,7 +6315,7 @@ func (x *ProbePostgres) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbePostgres.ProtoReflect.Descriptor instead.
 func (*ProbePostgres) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{77}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ProbePostgres) GetMode() string {
@@ -6241,7 +6364,7 @@ type ProbeTCP struct {
 
 func (x *ProbeTCP) Reset() {
 	*x = ProbeTCP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6253,7 +6376,7 @@ func (x *ProbeTCP) String() string {
 func (*ProbeTCP) ProtoMessage() {}
 
 func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[78]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6266,7 +6389,7 @@ func (x *ProbeTCP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTCP.ProtoReflect.Descriptor instead.
 func (*ProbeTCP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{78}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ProbeTCP) GetMode() string {
@@ -6299,7 +6422,7 @@ type ProbeUDP struct {
 
 func (x *ProbeUDP) Reset() {
 	*x = ProbeUDP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6434,7 @@ func (x *ProbeUDP) String() string {
 func (*ProbeUDP) ProtoMessage() {}
 
 func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[79]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,7 +6447,7 @@ func (x *ProbeUDP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeUDP.ProtoReflect.Descriptor instead.
 func (*ProbeUDP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{79}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ProbeUDP) GetBytes() int32 {
@@ -6349,7 +6472,7 @@ type ProbeHTTP struct {
 
 func (x *ProbeHTTP) Reset() {
 	*x = ProbeHTTP{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6361,7 +6484,7 @@ func (x *ProbeHTTP) String() string {
 func (*ProbeHTTP) ProtoMessage() {}
 
 func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[80]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6374,7 +6497,7 @@ func (x *ProbeHTTP) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeHTTP.ProtoReflect.Descriptor instead.
 func (*ProbeHTTP) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{80}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ProbeHTTP) GetVersion() string {
@@ -6438,7 +6561,7 @@ type ProbeGRPC struct {
 
 func (x *ProbeGRPC) Reset() {
 	*x = ProbeGRPC{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6450,7 +6573,7 @@ func (x *ProbeGRPC) String() string {
 func (*ProbeGRPC) ProtoMessage() {}
 
 func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[81]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6463,7 +6586,7 @@ func (x *ProbeGRPC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeGRPC.ProtoReflect.Descriptor instead.
 func (*ProbeGRPC) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{81}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ProbeGRPC) GetMode() string {
@@ -6505,7 +6628,7 @@ type PolicyText struct {
 
 func (x *PolicyText) Reset() {
 	*x = PolicyText{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6517,7 +6640,7 @@ func (x *PolicyText) String() string {
 func (*PolicyText) ProtoMessage() {}
 
 func (x *PolicyText) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[82]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6530,7 +6653,7 @@ func (x *PolicyText) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyText.ProtoReflect.Descriptor instead.
 func (*PolicyText) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{82}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *PolicyText) GetFile() string {
@@ -6567,7 +6690,7 @@ type ProbeMessage struct {
 
 func (x *ProbeMessage) Reset() {
 	*x = ProbeMessage{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6579,7 +6702,7 @@ func (x *ProbeMessage) String() string {
 func (*ProbeMessage) ProtoMessage() {}
 
 func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[83]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6592,7 +6715,7 @@ func (x *ProbeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeMessage.ProtoReflect.Descriptor instead.
 func (*ProbeMessage) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{83}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ProbeMessage) GetDone() int32 {
@@ -6666,7 +6789,7 @@ type ProfilesRequest struct {
 
 func (x *ProfilesRequest) Reset() {
 	*x = ProfilesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6678,7 +6801,7 @@ func (x *ProfilesRequest) String() string {
 func (*ProfilesRequest) ProtoMessage() {}
 
 func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[84]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6691,7 +6814,7 @@ func (x *ProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{84}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{86}
 }
 
 type ProfilesResponse struct {
@@ -6703,7 +6826,7 @@ type ProfilesResponse struct {
 
 func (x *ProfilesResponse) Reset() {
 	*x = ProfilesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6715,7 +6838,7 @@ func (x *ProfilesResponse) String() string {
 func (*ProfilesResponse) ProtoMessage() {}
 
 func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[85]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6728,7 +6851,7 @@ func (x *ProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{85}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ProfilesResponse) GetProfiles() []*Profile {
@@ -6752,7 +6875,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6764,7 +6887,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[86]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6777,7 +6900,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{86}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Profile) GetName() string {
@@ -6827,7 +6950,7 @@ type ProfileSource struct {
 
 func (x *ProfileSource) Reset() {
 	*x = ProfileSource{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6839,7 +6962,7 @@ func (x *ProfileSource) String() string {
 func (*ProfileSource) ProtoMessage() {}
 
 func (x *ProfileSource) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[87]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6852,7 +6975,7 @@ func (x *ProfileSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileSource.ProtoReflect.Descriptor instead.
 func (*ProfileSource) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{87}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ProfileSource) GetTitle() string {
@@ -6891,7 +7014,7 @@ type FeaturesRequest struct {
 
 func (x *FeaturesRequest) Reset() {
 	*x = FeaturesRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6903,7 +7026,7 @@ func (x *FeaturesRequest) String() string {
 func (*FeaturesRequest) ProtoMessage() {}
 
 func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[88]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6916,7 +7039,7 @@ func (x *FeaturesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesRequest.ProtoReflect.Descriptor instead.
 func (*FeaturesRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{88}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{90}
 }
 
 type FeaturesResponse struct {
@@ -6931,7 +7054,7 @@ type FeaturesResponse struct {
 
 func (x *FeaturesResponse) Reset() {
 	*x = FeaturesResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[89]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6943,7 +7066,7 @@ func (x *FeaturesResponse) String() string {
 func (*FeaturesResponse) ProtoMessage() {}
 
 func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[89]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6956,7 +7079,7 @@ func (x *FeaturesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeaturesResponse.ProtoReflect.Descriptor instead.
 func (*FeaturesResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{89}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *FeaturesResponse) GetKernel() string {
@@ -7000,7 +7123,7 @@ type Feature struct {
 
 func (x *Feature) Reset() {
 	*x = Feature{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[90]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7012,7 +7135,7 @@ func (x *Feature) String() string {
 func (*Feature) ProtoMessage() {}
 
 func (x *Feature) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[90]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7025,7 +7148,7 @@ func (x *Feature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Feature.ProtoReflect.Descriptor instead.
 func (*Feature) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{90}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Feature) GetName() string {
@@ -7064,7 +7187,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[91]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7076,7 +7199,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[91]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7089,7 +7212,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{91}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{93}
 }
 
 type VersionResponse struct {
@@ -7106,7 +7229,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_api_netem_v1_netem_proto_msgTypes[92]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7118,7 +7241,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_netem_v1_netem_proto_msgTypes[92]
+	mi := &file_api_netem_v1_netem_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7131,7 +7254,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{92}
+	return file_api_netem_v1_netem_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -7662,7 +7785,19 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x02as\x18\x03 \x01(\tR\x02as\"B\n" +
 	"\vLabProgress\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x1f\n" +
-	"\x03lab\x18\x02 \x01(\v2\r.netem.v1.LabR\x03lab\"$\n" +
+	"\x03lab\x18\x02 \x01(\v2\r.netem.v1.LabR\x03lab\"\x7f\n" +
+	"\rServerRequest\x12\x10\n" +
+	"\x03lab\x18\x01 \x01(\tR\x03lab\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x12\x1f\n" +
+	"\bsettings\x18\x03 \x01(\fH\x00R\bsettings\x88\x01\x01\x12\x14\n" +
+	"\x05reset\x18\x04 \x01(\bR\x05resetB\v\n" +
+	"\t_settings\"\xa7\x01\n" +
+	"\vServerState\x12?\n" +
+	"\bcounters\x18\x01 \x03(\v2#.netem.v1.ServerState.CountersEntryR\bcounters\x12\x1a\n" +
+	"\bsettings\x18\x02 \x01(\fR\bsettings\x1a;\n" +
+	"\rCountersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"$\n" +
 	"\x0eLabDownRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"+\n" +
 	"\x0fLabDownResponse\x12\x18\n" +
@@ -7836,13 +7971,14 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04List\x12\x1c.netem.v1.ListTargetsRequest\x1a\x1d.netem.v1.ListTargetsResponse\x123\n" +
 	"\x03Add\x12\x1a.netem.v1.AddTargetRequest\x1a\x10.netem.v1.Target\x12G\n" +
 	"\x06Remove\x12\x1d.netem.v1.RemoveTargetRequest\x1a\x1e.netem.v1.RemoveTargetResponse\x12;\n" +
-	"\aResolve\x12\x1e.netem.v1.ResolveTargetRequest\x1a\x10.netem.v1.Target2\xa5\x02\n" +
+	"\aResolve\x12\x1e.netem.v1.ResolveTargetRequest\x1a\x10.netem.v1.Target2\xdf\x02\n" +
 	"\x04Labs\x125\n" +
 	"\x02Up\x12\x16.netem.v1.LabUpRequest\x1a\x15.netem.v1.LabProgress0\x01\x12;\n" +
 	"\x04Down\x12\x18.netem.v1.LabDownRequest\x1a\x19.netem.v1.LabDownResponse\x12=\n" +
 	"\x04List\x12\x19.netem.v1.ListLabsRequest\x1a\x1a.netem.v1.ListLabsResponse\x12-\n" +
 	"\x03Get\x12\x17.netem.v1.GetLabRequest\x1a\r.netem.v1.Lab\x12;\n" +
-	"\x04Diff\x12\x18.netem.v1.LabDiffRequest\x1a\x19.netem.v1.LabDiffResponse2\x82\x01\n" +
+	"\x04Diff\x12\x18.netem.v1.LabDiffRequest\x1a\x19.netem.v1.LabDiffResponse\x128\n" +
+	"\x06Server\x12\x17.netem.v1.ServerRequest\x1a\x15.netem.v1.ServerState2\x82\x01\n" +
 	"\x06Probes\x127\n" +
 	"\x03Run\x12\x16.netem.v1.ProbeRequest\x1a\x16.netem.v1.ProbeMessage0\x01\x12?\n" +
 	"\x04Stop\x12\x1a.netem.v1.StopProbeRequest\x1a\x1b.netem.v1.StopProbeResponse2\xce\x01\n" +
@@ -7864,7 +8000,7 @@ func file_api_netem_v1_netem_proto_rawDescGZIP() []byte {
 }
 
 var file_api_netem_v1_netem_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_api_netem_v1_netem_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_api_netem_v1_netem_proto_goTypes = []any{
 	(Direction)(0),                // 0: netem.v1.Direction
 	(Engine)(0),                   // 1: netem.v1.Engine
@@ -7933,36 +8069,39 @@ var file_api_netem_v1_netem_proto_goTypes = []any{
 	(*LabText)(nil),               // 64: netem.v1.LabText
 	(*LabUpRequest)(nil),          // 65: netem.v1.LabUpRequest
 	(*LabProgress)(nil),           // 66: netem.v1.LabProgress
-	(*LabDownRequest)(nil),        // 67: netem.v1.LabDownRequest
-	(*LabDownResponse)(nil),       // 68: netem.v1.LabDownResponse
-	(*ListLabsRequest)(nil),       // 69: netem.v1.ListLabsRequest
-	(*ListLabsResponse)(nil),      // 70: netem.v1.ListLabsResponse
-	(*GetLabRequest)(nil),         // 71: netem.v1.GetLabRequest
-	(*LabDiffRequest)(nil),        // 72: netem.v1.LabDiffRequest
-	(*LabDiffResponse)(nil),       // 73: netem.v1.LabDiffResponse
-	(*LabDifference)(nil),         // 74: netem.v1.LabDifference
-	(*ProbeRequest)(nil),          // 75: netem.v1.ProbeRequest
-	(*StopProbeRequest)(nil),      // 76: netem.v1.StopProbeRequest
-	(*StopProbeResponse)(nil),     // 77: netem.v1.StopProbeResponse
-	(*OpenLoop)(nil),              // 78: netem.v1.OpenLoop
-	(*LoadStage)(nil),             // 79: netem.v1.LoadStage
-	(*ProbePostgres)(nil),         // 80: netem.v1.ProbePostgres
-	(*ProbeTCP)(nil),              // 81: netem.v1.ProbeTCP
-	(*ProbeUDP)(nil),              // 82: netem.v1.ProbeUDP
-	(*ProbeHTTP)(nil),             // 83: netem.v1.ProbeHTTP
-	(*ProbeGRPC)(nil),             // 84: netem.v1.ProbeGRPC
-	(*PolicyText)(nil),            // 85: netem.v1.PolicyText
-	(*ProbeMessage)(nil),          // 86: netem.v1.ProbeMessage
-	(*ProfilesRequest)(nil),       // 87: netem.v1.ProfilesRequest
-	(*ProfilesResponse)(nil),      // 88: netem.v1.ProfilesResponse
-	(*Profile)(nil),               // 89: netem.v1.Profile
-	(*ProfileSource)(nil),         // 90: netem.v1.ProfileSource
-	(*FeaturesRequest)(nil),       // 91: netem.v1.FeaturesRequest
-	(*FeaturesResponse)(nil),      // 92: netem.v1.FeaturesResponse
-	(*Feature)(nil),               // 93: netem.v1.Feature
-	(*VersionRequest)(nil),        // 94: netem.v1.VersionRequest
-	(*VersionResponse)(nil),       // 95: netem.v1.VersionResponse
-	(*timestamppb.Timestamp)(nil), // 96: google.protobuf.Timestamp
+	(*ServerRequest)(nil),         // 67: netem.v1.ServerRequest
+	(*ServerState)(nil),           // 68: netem.v1.ServerState
+	(*LabDownRequest)(nil),        // 69: netem.v1.LabDownRequest
+	(*LabDownResponse)(nil),       // 70: netem.v1.LabDownResponse
+	(*ListLabsRequest)(nil),       // 71: netem.v1.ListLabsRequest
+	(*ListLabsResponse)(nil),      // 72: netem.v1.ListLabsResponse
+	(*GetLabRequest)(nil),         // 73: netem.v1.GetLabRequest
+	(*LabDiffRequest)(nil),        // 74: netem.v1.LabDiffRequest
+	(*LabDiffResponse)(nil),       // 75: netem.v1.LabDiffResponse
+	(*LabDifference)(nil),         // 76: netem.v1.LabDifference
+	(*ProbeRequest)(nil),          // 77: netem.v1.ProbeRequest
+	(*StopProbeRequest)(nil),      // 78: netem.v1.StopProbeRequest
+	(*StopProbeResponse)(nil),     // 79: netem.v1.StopProbeResponse
+	(*OpenLoop)(nil),              // 80: netem.v1.OpenLoop
+	(*LoadStage)(nil),             // 81: netem.v1.LoadStage
+	(*ProbePostgres)(nil),         // 82: netem.v1.ProbePostgres
+	(*ProbeTCP)(nil),              // 83: netem.v1.ProbeTCP
+	(*ProbeUDP)(nil),              // 84: netem.v1.ProbeUDP
+	(*ProbeHTTP)(nil),             // 85: netem.v1.ProbeHTTP
+	(*ProbeGRPC)(nil),             // 86: netem.v1.ProbeGRPC
+	(*PolicyText)(nil),            // 87: netem.v1.PolicyText
+	(*ProbeMessage)(nil),          // 88: netem.v1.ProbeMessage
+	(*ProfilesRequest)(nil),       // 89: netem.v1.ProfilesRequest
+	(*ProfilesResponse)(nil),      // 90: netem.v1.ProfilesResponse
+	(*Profile)(nil),               // 91: netem.v1.Profile
+	(*ProfileSource)(nil),         // 92: netem.v1.ProfileSource
+	(*FeaturesRequest)(nil),       // 93: netem.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),      // 94: netem.v1.FeaturesResponse
+	(*Feature)(nil),               // 95: netem.v1.Feature
+	(*VersionRequest)(nil),        // 96: netem.v1.VersionRequest
+	(*VersionResponse)(nil),       // 97: netem.v1.VersionResponse
+	nil,                           // 98: netem.v1.ServerState.CountersEntry
+	(*timestamppb.Timestamp)(nil), // 99: google.protobuf.Timestamp
 }
 var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	4,   // 0: netem.v1.Netem.loss_state:type_name -> netem.v1.LossState
@@ -7979,13 +8118,13 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	15,  // 11: netem.v1.FaultSpec.schedule:type_name -> netem.v1.Schedule
 	11,  // 12: netem.v1.FaultSpec.outage:type_name -> netem.v1.Outage
 	8,   // 13: netem.v1.FaultSpec.request:type_name -> netem.v1.RequestFault
-	96,  // 14: netem.v1.OutageRun.next:type_name -> google.protobuf.Timestamp
+	99,  // 14: netem.v1.OutageRun.next:type_name -> google.protobuf.Timestamp
 	13,  // 15: netem.v1.OutageRun.strikes:type_name -> netem.v1.OutageStrike
-	96,  // 16: netem.v1.OutageStrike.due:type_name -> google.protobuf.Timestamp
+	99,  // 16: netem.v1.OutageStrike.due:type_name -> google.protobuf.Timestamp
 	14,  // 17: netem.v1.OutageStrike.down:type_name -> netem.v1.OutageInstant
 	14,  // 18: netem.v1.OutageStrike.up:type_name -> netem.v1.OutageInstant
 	14,  // 19: netem.v1.OutageStrike.ready:type_name -> netem.v1.OutageInstant
-	96,  // 20: netem.v1.OutageInstant.time:type_name -> google.protobuf.Timestamp
+	99,  // 20: netem.v1.OutageInstant.time:type_name -> google.protobuf.Timestamp
 	16,  // 21: netem.v1.Schedule.steps:type_name -> netem.v1.ScheduleStep
 	3,   // 22: netem.v1.ScheduleStep.packet:type_name -> netem.v1.Netem
 	3,   // 23: netem.v1.ScheduleStep.packet_from:type_name -> netem.v1.Netem
@@ -7993,16 +8132,16 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	18,  // 25: netem.v1.ScheduleStep.flap:type_name -> netem.v1.ScheduleFlap
 	3,   // 26: netem.v1.ScheduleRamp.packet:type_name -> netem.v1.Netem
 	3,   // 27: netem.v1.ScheduleRamp.packet_from:type_name -> netem.v1.Netem
-	96,  // 28: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
-	96,  // 29: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
+	99,  // 28: netem.v1.FaultStep.began:type_name -> google.protobuf.Timestamp
+	99,  // 29: netem.v1.FaultStep.next:type_name -> google.protobuf.Timestamp
 	22,  // 30: netem.v1.TrafficSelector.peer_ports:type_name -> netem.v1.PortRange
 	22,  // 31: netem.v1.TrafficSelector.local_ports:type_name -> netem.v1.PortRange
 	22,  // 32: netem.v1.TrafficSelector.exclude_ports:type_name -> netem.v1.PortRange
 	10,  // 33: netem.v1.Fault.spec:type_name -> netem.v1.FaultSpec
 	2,   // 34: netem.v1.Fault.state:type_name -> netem.v1.FaultState
 	1,   // 35: netem.v1.Fault.engine:type_name -> netem.v1.Engine
-	96,  // 36: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
-	96,  // 37: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
+	99,  // 36: netem.v1.Fault.applied:type_name -> google.protobuf.Timestamp
+	99,  // 37: netem.v1.Fault.expires:type_name -> google.protobuf.Timestamp
 	23,  // 38: netem.v1.Fault.counters:type_name -> netem.v1.Counters
 	25,  // 39: netem.v1.Fault.offloads:type_name -> netem.v1.Offload
 	23,  // 40: netem.v1.Fault.total:type_name -> netem.v1.Counters
@@ -8021,8 +8160,8 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	40,  // 53: netem.v1.ClearRequest.device:type_name -> netem.v1.DeviceName
 	24,  // 54: netem.v1.ClearResponse.cleared:type_name -> netem.v1.Fault
 	47,  // 55: netem.v1.PacketsMessage.packets:type_name -> netem.v1.ChosenPacket
-	96,  // 56: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
-	96,  // 57: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
+	99,  // 56: netem.v1.ChosenPacket.time:type_name -> google.protobuf.Timestamp
+	99,  // 57: netem.v1.Event.time:type_name -> google.protobuf.Timestamp
 	24,  // 58: netem.v1.Event.fault:type_name -> netem.v1.Fault
 	52,  // 59: netem.v1.Target.to:type_name -> netem.v1.Place
 	52,  // 60: netem.v1.Target.from:type_name -> netem.v1.Place
@@ -8041,83 +8180,86 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	51,  // 73: netem.v1.AddTargetRequest.definition:type_name -> netem.v1.TargetDefinition
 	24,  // 74: netem.v1.RemoveTargetResponse.cleared:type_name -> netem.v1.Fault
 	62,  // 75: netem.v1.Lab.nodes:type_name -> netem.v1.LabNode
-	96,  // 76: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
+	99,  // 76: netem.v1.Lab.up:type_name -> google.protobuf.Timestamp
 	63,  // 77: netem.v1.LabNode.services:type_name -> netem.v1.LabService
-	96,  // 78: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
+	99,  // 78: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
 	64,  // 79: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
 	61,  // 80: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	61,  // 81: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	64,  // 82: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
-	74,  // 83: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
-	78,  // 84: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
-	80,  // 85: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
-	81,  // 86: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
-	82,  // 87: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
-	83,  // 88: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
-	84,  // 89: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
-	85,  // 90: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
-	79,  // 91: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
-	89,  // 92: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,   // 93: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,   // 94: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	90,  // 95: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	93,  // 96: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,   // 97: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	26,  // 98: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	27,  // 99: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	34,  // 100: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	35,  // 101: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	36,  // 102: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	38,  // 103: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	39,  // 104: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	29,  // 105: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	42,  // 106: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	43,  // 107: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	45,  // 108: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	55,  // 109: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	57,  // 110: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	58,  // 111: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	60,  // 112: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	65,  // 113: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	67,  // 114: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	69,  // 115: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	71,  // 116: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	72,  // 117: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
-	75,  // 118: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	76,  // 119: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
-	91,  // 120: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	87,  // 121: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	94,  // 122: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	24,  // 123: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	28,  // 124: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	24,  // 125: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	24,  // 126: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	37,  // 127: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	24,  // 128: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	41,  // 129: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	33,  // 130: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	48,  // 131: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	44,  // 132: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	46,  // 133: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	56,  // 134: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	49,  // 135: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	59,  // 136: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	49,  // 137: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	66,  // 138: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	68,  // 139: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	70,  // 140: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	61,  // 141: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	73,  // 142: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
-	86,  // 143: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	77,  // 144: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
-	92,  // 145: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	88,  // 146: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	95,  // 147: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	123, // [123:148] is the sub-list for method output_type
-	98,  // [98:123] is the sub-list for method input_type
-	98,  // [98:98] is the sub-list for extension type_name
-	98,  // [98:98] is the sub-list for extension extendee
-	0,   // [0:98] is the sub-list for field type_name
+	98,  // 81: netem.v1.ServerState.counters:type_name -> netem.v1.ServerState.CountersEntry
+	61,  // 82: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	64,  // 83: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
+	76,  // 84: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
+	80,  // 85: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
+	82,  // 86: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
+	83,  // 87: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
+	84,  // 88: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
+	85,  // 89: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
+	86,  // 90: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
+	87,  // 91: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
+	81,  // 92: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
+	91,  // 93: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,   // 94: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,   // 95: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	92,  // 96: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	95,  // 97: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,   // 98: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	26,  // 99: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	27,  // 100: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	34,  // 101: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	35,  // 102: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	36,  // 103: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	38,  // 104: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	39,  // 105: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	29,  // 106: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	42,  // 107: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	43,  // 108: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	45,  // 109: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	55,  // 110: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	57,  // 111: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	58,  // 112: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	60,  // 113: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	65,  // 114: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	69,  // 115: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	71,  // 116: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	73,  // 117: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	74,  // 118: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
+	67,  // 119: netem.v1.Labs.Server:input_type -> netem.v1.ServerRequest
+	77,  // 120: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	78,  // 121: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
+	93,  // 122: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	89,  // 123: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	96,  // 124: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	24,  // 125: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	28,  // 126: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	24,  // 127: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	24,  // 128: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	37,  // 129: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	24,  // 130: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	41,  // 131: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	33,  // 132: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	48,  // 133: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	44,  // 134: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	46,  // 135: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	56,  // 136: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	49,  // 137: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	59,  // 138: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	49,  // 139: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	66,  // 140: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	70,  // 141: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	72,  // 142: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	61,  // 143: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	75,  // 144: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
+	68,  // 145: netem.v1.Labs.Server:output_type -> netem.v1.ServerState
+	88,  // 146: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	79,  // 147: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
+	94,  // 148: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	90,  // 149: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	97,  // 150: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	125, // [125:151] is the sub-list for method output_type
+	99,  // [99:125] is the sub-list for method input_type
+	99,  // [99:99] is the sub-list for extension type_name
+	99,  // [99:99] is the sub-list for extension extendee
+	0,   // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }
@@ -8138,14 +8280,15 @@ func file_api_netem_v1_netem_proto_init() {
 		(*ClearRequest_All)(nil),
 		(*ClearRequest_Device)(nil),
 	}
-	file_api_netem_v1_netem_proto_msgTypes[83].OneofWrappers = []any{}
+	file_api_netem_v1_netem_proto_msgTypes[64].OneofWrappers = []any{}
+	file_api_netem_v1_netem_proto_msgTypes[85].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_netem_v1_netem_proto_rawDesc), len(file_api_netem_v1_netem_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   93,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

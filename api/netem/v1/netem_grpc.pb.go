@@ -762,11 +762,12 @@ var Targets_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Labs_Up_FullMethodName   = "/netem.v1.Labs/Up"
-	Labs_Down_FullMethodName = "/netem.v1.Labs/Down"
-	Labs_List_FullMethodName = "/netem.v1.Labs/List"
-	Labs_Get_FullMethodName  = "/netem.v1.Labs/Get"
-	Labs_Diff_FullMethodName = "/netem.v1.Labs/Diff"
+	Labs_Up_FullMethodName     = "/netem.v1.Labs/Up"
+	Labs_Down_FullMethodName   = "/netem.v1.Labs/Down"
+	Labs_List_FullMethodName   = "/netem.v1.Labs/List"
+	Labs_Get_FullMethodName    = "/netem.v1.Labs/Get"
+	Labs_Diff_FullMethodName   = "/netem.v1.Labs/Diff"
+	Labs_Server_FullMethodName = "/netem.v1.Labs/Server"
 )
 
 // LabsClient is the client API for Labs service.
@@ -782,6 +783,8 @@ type LabsClient interface {
 	Get(ctx context.Context, in *GetLabRequest, opts ...grpc.CallOption) (*Lab, error)
 	// Diff compares a lab that is up with a definition, and with the kernel.
 	Diff(ctx context.Context, in *LabDiffRequest, opts ...grpc.CallOption) (*LabDiffResponse, error)
+	// Server looks at a server of a lab that counts what it does, and sets it.
+	Server(ctx context.Context, in *ServerRequest, opts ...grpc.CallOption) (*ServerState, error)
 }
 
 type labsClient struct {
@@ -851,6 +854,16 @@ func (c *labsClient) Diff(ctx context.Context, in *LabDiffRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *labsClient) Server(ctx context.Context, in *ServerRequest, opts ...grpc.CallOption) (*ServerState, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ServerState)
+	err := c.cc.Invoke(ctx, Labs_Server_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LabsServer is the server API for Labs service.
 // All implementations must embed UnimplementedLabsServer
 // for forward compatibility.
@@ -864,6 +877,8 @@ type LabsServer interface {
 	Get(context.Context, *GetLabRequest) (*Lab, error)
 	// Diff compares a lab that is up with a definition, and with the kernel.
 	Diff(context.Context, *LabDiffRequest) (*LabDiffResponse, error)
+	// Server looks at a server of a lab that counts what it does, and sets it.
+	Server(context.Context, *ServerRequest) (*ServerState, error)
 	mustEmbedUnimplementedLabsServer()
 }
 
@@ -888,6 +903,9 @@ func (UnimplementedLabsServer) Get(context.Context, *GetLabRequest) (*Lab, error
 }
 func (UnimplementedLabsServer) Diff(context.Context, *LabDiffRequest) (*LabDiffResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Diff not implemented")
+}
+func (UnimplementedLabsServer) Server(context.Context, *ServerRequest) (*ServerState, error) {
+	return nil, status.Error(codes.Unimplemented, "method Server not implemented")
 }
 func (UnimplementedLabsServer) mustEmbedUnimplementedLabsServer() {}
 func (UnimplementedLabsServer) testEmbeddedByValue()              {}
@@ -993,6 +1011,24 @@ func _Labs_Diff_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Labs_Server_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ServerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LabsServer).Server(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Labs_Server_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LabsServer).Server(ctx, req.(*ServerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Labs_ServiceDesc is the grpc.ServiceDesc for Labs service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1015,6 +1051,10 @@ var Labs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Diff",
 			Handler:    _Labs_Diff_Handler,
+		},
+		{
+			MethodName: "Server",
+			Handler:    _Labs_Server_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
