@@ -31,7 +31,7 @@ var methodVerbs = map[string]access.Verb{
 	"Faults/Get": access.List, "Faults/List": access.List,
 	"Targets/Add": access.Target, "Targets/Remove": access.Target,
 	"Targets/List": access.List, "Targets/Resolve": access.List,
-	"Labs/Up": access.Lab, "Labs/Down": access.Lab, "Labs/List": access.List, "Labs/Get": access.List, "Labs/Diff": access.List,
+	"Labs/Up": access.Lab, "Labs/Down": access.Lab, "Labs/List": access.List, "Labs/Get": access.List, "Labs/Diff": access.List, "Labs/Server": access.Apply,
 	"Probes/Run": access.Probe, "Probes/Stop": access.Probe,
 	"System/Features": access.List, "System/Profiles": access.List, "System/Version": access.List,
 }
@@ -132,6 +132,8 @@ func (a *Agent) aimOf(c *call, req proto.Message) (aim string, faults []string) 
 		return a.aimKey(a.probing.target(c.peer.owner, r.GetId())), nil
 	case *netemv1.LabUpRequest:
 		return cmp.Or(r.GetAs(), r.GetName()), nil // labfile.Request holds a text to its name
+	case *netemv1.ServerRequest: // as a fault of that service
+		return r.GetLab() + "/" + r.GetService(), nil
 	case interface{ GetId() string }: // Change, Renew, Get, Verify, Packets
 		return a.faultAim(c, r.GetId()), []string{r.GetId()}
 	case interface{ GetName() string }: // of a target or a lab

@@ -140,6 +140,22 @@ func (s labsServer) Diff(ctx context.Context, r *netemv1.LabDiffRequest) (*netem
 	return wire.LabDifferences(all), nil
 }
 
+func (s labsServer) Server(ctx context.Context, r *netemv1.ServerRequest) (*netemv1.ServerState, error) {
+	key := r.GetLab() + "/" + r.GetService()
+	text := r.Settings
+	if text != nil && len(text) == 0 { // as the lab says
+		var err error
+		if text, err = s.a.labs.OwnSettings(key); err != nil {
+			return nil, err
+		}
+	}
+	state, err := s.a.labs.Server(ctx, key, text, r.GetReset_())
+	if err != nil {
+		return nil, err
+	}
+	return &netemv1.ServerState{Counters: state.Counters, Settings: []byte(state.Settings)}, nil
+}
+
 type systemServer struct {
 	netemv1.UnimplementedSystemServer
 	a *Agent

@@ -120,6 +120,7 @@ type LabStore interface {
 	LabDiff(ctx context.Context, r labfile.Request) ([]lab.Difference, error)
 	LabDown(ctx context.Context, name string) (existed bool, err error)
 	Labs(ctx context.Context) ([]lab.Info, error)
+	LabServer(ctx context.Context, lab, service string, settings []byte, reset bool) (client.Server, error)
 }
 
 // System is about the agent and its kernel.

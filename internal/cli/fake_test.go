@@ -33,6 +33,9 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // fakeAgent keeps faults and makes up measurements.
 type fakeAgent struct {
+	// served are the calls of LabServer.
+	served []string
+
 	mu       sync.Mutex
 	next     int
 	faults   []fault.Fault
@@ -482,6 +485,11 @@ func (a *fakeAgent) Lab(ctx context.Context, name string) (lab.Info, []byte, err
 		}
 	}
 	return lab.Info{}, nil, fmt.Errorf("%w %q: no lab is up", lab.ErrUnknown, name)
+}
+
+func (a *fakeAgent) LabServer(_ context.Context, lab, service string, settings []byte, reset bool) (client.Server, error) {
+	a.served = append(a.served, fmt.Sprintf("%s/%s %q %v", lab, service, settings, reset))
+	return client.Server{Counters: map[string]int64{"hits": 810, "ok": 3}, Settings: "status: 503\n"}, nil
 }
 
 func (a *fakeAgent) LabDiff(ctx context.Context, r labfile.Request) ([]lab.Difference, error) {

@@ -21,7 +21,7 @@ func (a *app) lab() *cobra.Command {
 		Long: `Labs are hosts in network namespaces, links and switches between them, and services that
 run there, as a file says it; ` + strings.Join(labfile.Names(), ", ") + ` are built in.`,
 	})
-	cmd.AddCommand(a.labUp(), a.labDown(), a.labList(), a.labShow(), a.labExec(), a.labDiff(), a.labExample(), a.labSchema())
+	cmd.AddCommand(a.labUp(), a.labDown(), a.labList(), a.labShow(), a.labExec(), a.labDiff(), a.labServer(), a.labExample(), a.labSchema())
 	return cmd
 }
 

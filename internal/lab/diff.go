@@ -95,6 +95,7 @@ func serviceText(s ServiceDefinition) string {
 	if s.API != 0 {
 		add("api", fmt.Sprint(s.API))
 	}
+	add("settings", s.Settings)
 	add("replica of", s.ReplicaOf)
 	add("command", strings.Join(s.Command, " "))
 	add("user", s.User)

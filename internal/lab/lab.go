@@ -96,6 +96,8 @@ const (
 	// KindHTTPEcho and KindGRPCEcho answer with what they were asked.
 	KindHTTPEcho = "http-echo"
 	KindGRPCEcho = "grpc-echo"
+	// KindHTTPTier works at requests and calls upstreams for them, as its settings say.
+	KindHTTPTier = "http-tier"
 )
 
 // ServiceDefinition is a process in a node.
@@ -111,6 +113,8 @@ type ServiceDefinition struct {
 	// API is the port, at the address of Port, at which a toxiproxy serves Toxiproxy's HTTP API
 	// to clients of Toxiproxy; 0: none.
 	API uint16 `json:",omitempty"`
+	// Settings are what an http-tier does when it starts, as YAML of package settings.
+	Settings string `json:",omitempty"`
 	// ReplicaOf is the service that a postgres is a streaming standby of; empty: none.
 	ReplicaOf string `json:",omitempty"`
 	// Command is a program with its arguments; it is not passed to a shell.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"netemd/internal/lab/service"
+	"netemd/internal/testbed/control"
 	"netemd/qdisc"
 )
 
@@ -58,6 +59,20 @@ func (m *Manager) order(r *running, rec *serviceRecord, s ServiceDefinition) (se
 		}
 		o.Lifeline = true
 		o.Command = []string{"--api", socket, "--listen", rec.Address.String(), "--upstream", upstream.String(), "--user", fmt.Sprintf("%d:%d", id.UID, id.GID)}
+	case KindHTTPEcho, KindHTTPTier:
+		socket, err := newSocket(rec.Home, control.Socket)
+		if err != nil {
+			return o, err
+		}
+		// It takes on its user by itself, since the socket is in a folder of root's.
+		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port()), "--control", socket, "--user", fmt.Sprintf("%d:%d", id.UID, id.GID)}
+		if s.Settings != "" {
+			text, err := r.layout.settings([]byte(s.Settings))
+			if err != nil {
+				return o, err
+			}
+			o.Command = append(o.Command, "--settings", string(text))
+		}
 	default:
 		o.Identity = id
 		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port())}
@@ -178,15 +193,19 @@ func (m *Manager) HTTPProxySocket(lab string, at netip.AddrPort) (string, error)
 	return proxySocket(s.Home), nil
 }
 
-func proxySocket(home string) string { return filepath.Join(home, "proxy.sock") }
+const proxySocketName = "proxy.sock"
+
+func proxySocket(home string) string { return filepath.Join(home, proxySocketName) }
 
 // proxyChild is the child that the stream engine registers.
 const proxyChild = "proxy"
 
 // newProxySocket makes room for the socket.
-func newProxySocket(home string) (string, error) {
+func newProxySocket(home string) (string, error) { return newSocket(home, proxySocketName) }
+
+func newSocket(home, name string) (string, error) {
 	const maxPath = 107 // sun_path of linux/un.h, less the closing NUL
-	socket := proxySocket(home)
+	socket := filepath.Join(home, name)
 	if len(socket) > maxPath {
 		return "", fmt.Errorf("socket %s: the state folder's path is too long (%d bytes, at most %d)", socket, len(socket), maxPath)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"netemd/internal/testbed/settings"
 	"netemd/qdisc"
 )
 
@@ -81,6 +82,7 @@ func (s ServiceDefinition) check(path string, bad *mistakes) {
 	if s.API != 0 {
 		only("api", strconv.Itoa(int(s.API)), KindToxiproxy)
 	}
+	only("settings", s.Settings, KindHTTPTier)
 	only("replica_of", s.ReplicaOf, KindPostgres)
 	only("command", strings.Join(s.Command, " "), KindCommand)
 	only("user", s.User, KindCommand)
@@ -149,6 +151,11 @@ func (l *layout) checkServices(bad *mistakes) {
 			if s.forwards() {
 				if _, err := l.upstream(s); err != nil {
 					bad.inField(path+".upstream", err)
+				}
+			}
+			if s.Settings != "" {
+				if _, err := l.settings([]byte(s.Settings)); err != nil {
+					bad.inside(path+".settings", err)
 				}
 			}
 			if s.ReplicaOf == "" {
@@ -258,6 +265,11 @@ func (l *layout) upstream(s ServiceDefinition) (netip.AddrPort, error) {
 		return netip.AddrPort{}, &qdisc.FieldError{Value: s.Upstream, Want: "a node of the lab that has a link: " + known(l.hosts())}
 	}
 	return netip.AddrPortFrom(a, uint16(port)), nil
+}
+
+// settings are those of an http-tier with the addresses of its upstreams.
+func (l *layout) settings(text []byte) ([]byte, error) {
+	return settings.Resolve(text, func(at string) (netip.AddrPort, error) { return l.upstream(ServiceDefinition{Upstream: at}) })
 }
 
 // Address returns the node's address on its first link; false where it has none, and in a

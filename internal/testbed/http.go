@@ -38,14 +38,18 @@ type Echoed struct {
 //	/drip/N/DURATION  answers with N bytes, each so long after the one before, at most 1000
 //	/health           answers "ok"
 func HTTPEcho(ctx context.Context, l net.Listener) error {
-	server := &http.Server{Handler: httpRoutes(), ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
+	return serveHTTP(ctx, l, HTTPEchoChild, httpRoutes())
+}
+
+func serveHTTP(ctx context.Context, l net.Listener, name string, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("http-echo: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	case <-ctx.Done():
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceful)
@@ -54,7 +58,7 @@ func HTTPEcho(ctx context.Context, l net.Listener) error {
 		_ = server.Close()
 	}
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("http-echo: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }

@@ -18,17 +18,22 @@ import (
 	"time"
 
 	"netemd/internal/child"
+	"netemd/internal/testbed/control"
 )
 
 // The names of the servers among this program's children. Their argument:
 //
-//	--port PORT   to listen on, at all addresses
+//	--port PORT       to listen on, at all addresses
+//	--control PATH    the unix socket of its control, of http-echo and http-tier
+//	--user UID:GID    whom it becomes once it listens
+//	--settings YAML   what an http-tier does (package settings)
 //
 // SIGTERM and SIGINT end them: what is being answered has a second.
 const (
 	HTTPEchoChild = "http-echo"
 	GRPCEchoChild = "grpc-echo"
 	EchoChild     = "echo"
+	TierChild     = "http-tier"
 )
 
 // graceful is how long what is being answered at the end may take.
@@ -45,34 +50,66 @@ const (
 )
 
 func init() {
-	child.Register(HTTPEchoChild, func(args []string) int { return serveChild(HTTPEchoChild, args, HTTPEcho) })
-	child.Register(GRPCEchoChild, func(args []string) int { return serveChild(GRPCEchoChild, args, GRPCEcho) })
-	child.Register(EchoChild, func(args []string) int { return serveChild(EchoChild, args, EchoAtPort) })
+	child.Register(HTTPEchoChild, func(args []string) int {
+		echo := &echoCounts{}
+		return serveChild(HTTPEchoChild, args, echo, func(ctx context.Context, l net.Listener) error {
+			return serveHTTP(ctx, l, HTTPEchoChild, echo.around(httpRoutes()))
+		})
+	})
+	child.Register(TierChild, func(args []string) int {
+		tier := NewTier()
+		return serveChild(TierChild, args, tier, tier.Serve)
+	})
+	child.Register(GRPCEchoChild, func(args []string) int { return serveChild(GRPCEchoChild, args, nil, GRPCEcho) })
+	child.Register(EchoChild, func(args []string) int { return serveChild(EchoChild, args, nil, EchoAtPort) })
 }
 
-func serveChild(name string, args []string, serve func(context.Context, net.Listener) error) int {
-	err := func() error {
-		flags := flag.NewFlagSet(name, flag.ContinueOnError)
-		port := flags.Uint("port", 0, "port to listen on")
-		if err := flags.Parse(args); err != nil {
-			return err
-		}
-		if *port == 0 || *port > 65535 {
-			return errors.New("--port is needed, 1 to 65535")
-		}
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-		defer stop()
-		l, err := net.Listen("tcp", ":"+strconv.FormatUint(uint64(*port), 10))
-		if err != nil {
-			return err
-		}
-		return serve(ctx, l)
-	}()
-	if err != nil {
+// serveChild is the main of a server; c may be nil.
+func serveChild(name string, args []string, c control.Controlled, serve func(context.Context, net.Listener) error) int {
+	if err := runChild(name, args, c, serve); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		return 1
 	}
 	return 0
+}
+
+func runChild(name string, args []string, c control.Controlled, serve func(context.Context, net.Listener) error) error {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	port := flags.Uint("port", 0, "port to listen on")
+	socket := flags.String("control", "", "unix socket of the control")
+	user := flags.String("user", "", "UID:GID to become")
+	text := flags.String("settings", "", "settings as YAML")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *port == 0 || *port > 65535 {
+		return errors.New("--port is needed, 1 to 65535")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if c != nil && *text != "" {
+		if err := c.Set([]byte(*text)); err != nil {
+			return err
+		}
+	}
+	var orders net.Listener
+	if c != nil && *socket != "" {
+		var err error
+		if orders, err = child.ListenUnix(*socket); err != nil {
+			return err
+		}
+	}
+	l, err := net.Listen("tcp", ":"+strconv.FormatUint(uint64(*port), 10))
+	if err == nil && *user != "" && os.Geteuid() == 0 {
+		err = child.BecomeUser(*user)
+	}
+	if err != nil {
+		return err
+	}
+	if orders != nil {
+		go func() { _ = control.Serve(ctx, orders, c) }()
+	}
+	return serve(ctx, l)
 }
 
 // pause waits, but not longer than the client does.

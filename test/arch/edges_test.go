@@ -39,10 +39,10 @@ var allowed = map[string][]string{
 	"internal/content": {"internal/ether", "qdisc"},
 	// The link layer of a packet, for both of the rooms that read one.
 	"internal/ether": {},
-	"internal/lab":   {"internal/child", "internal/failpoint", "internal/lab/service", "internal/target", "namespaces", "qdisc"},
+	"internal/lab":   {"internal/child", "internal/failpoint", "internal/lab/service", "internal/target", "internal/testbed/control", "internal/testbed/settings", "namespaces", "qdisc"},
 	// Runs one service, and knows no lab.
 	"internal/lab/service": {"internal/child", "internal/monotonic", "namespaces"},
-	"internal/lab/":        {"internal/child", "internal/impairment", "internal/lab", "internal/lab/examples", "internal/strictyaml", "internal/target", "namespaces", "qdisc"},
+	"internal/lab/":        {"internal/child", "internal/impairment", "internal/lab", "internal/lab/examples", "internal/strictyaml", "internal/target", "internal/testbed/settings", "namespaces", "qdisc"},
 	"internal/lease":       {"internal/content", "internal/failpoint", "internal/fault", "internal/monotonic", "internal/schedule", "internal/target", "namespaces", "qdisc"},
 	// The clock that events and records are told by.
 	"internal/monotonic": {},
@@ -90,13 +90,16 @@ var allowed = map[string][]string{
 	// What a run of somebody's tests said.
 	"internal/suite":           {},
 	"internal/experiment":      {"internal/suite", "internal/experiment/plan", "internal/fault", "internal/kpi", "probe", "probe/policy", "qdisc"},
-	"internal/experiment/plan": {"internal/content", "internal/fault", "internal/impairment", "internal/kpi", "internal/policyfile", "internal/strictyaml", "probe", "probe/policy", "qdisc"},
+	"internal/experiment/plan": {"internal/content", "internal/fault", "internal/impairment", "internal/kpi", "internal/policyfile", "internal/strictyaml", "internal/testbed/settings", "probe", "probe/policy", "qdisc"},
 	"internal/catalogue":       {"internal/experiment/plan", "internal/strictyaml", "qdisc"},
 	// Servers that answer with what they were asked, and their contract.
-	"internal/testbed": {"internal/child", "probe/grpc/echo", "probe/tcp", "probe/udp"},
-	"internal/report":  {"internal/suite", "internal/experiment", "internal/fault", "internal/kpi", "internal/version", "probe", "qdisc"},
+	"internal/testbed": {"internal/child", "internal/testbed/control", "internal/testbed/settings", "probe", "probe/grpc/echo", "probe/http", "probe/policy", "probe/tcp", "probe/udp"},
+	// How such a server is looked at and set, and what an http-tier does, for both sides.
+	"internal/testbed/control":  {},
+	"internal/testbed/settings": {"internal/policyfile", "internal/strictyaml", "probe/policy", "qdisc"},
+	"internal/report":           {"internal/suite", "internal/experiment", "internal/fault", "internal/kpi", "internal/version", "probe", "qdisc"},
 	"internal/cli": {"internal/suite", "internal/profile", "internal/schedule", "internal/schedule/", "internal/catalogue", "internal/client", "internal/content", "internal/experiment", "internal/experiment/plan", "internal/fault", "internal/feature", "internal/kpi", "internal/lab", "internal/lab/labfile",
-		"internal/policyfile", "internal/strictyaml", "internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "probe/policy", "qdisc"},
+		"internal/policyfile", "internal/strictyaml", "internal/testbed/control", "internal/report", "internal/target", "internal/fidelity", "internal/version", "namespaces", "probe", "probe/policy", "qdisc"},
 	"internal/testenv": {"internal/feature", "namespaces", "qdisc"},
 	// Certificates for tests of TLS.
 	"internal/testenv/testca": {},

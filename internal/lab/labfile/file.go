@@ -10,6 +10,7 @@ import (
 	"netemd/internal/impairment"
 	"netemd/internal/strictyaml"
 	"netemd/internal/target"
+	"netemd/internal/testbed/settings"
 )
 
 // file is a lab as its file says it; lab.Definition says what the keys mean.
@@ -64,11 +65,12 @@ func (link) WantYAML() string { return "a link, such as {a: client, b: web}" }
 
 type service struct {
 	Name string `yaml:"name" strict:"required" want:"a name, once in the lab, such as api"`
-	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, http-proxy, echo, http-echo or grpc-echo"`
+	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, http-proxy, echo, http-echo, grpc-echo or http-tier"`
 	Port port   `yaml:"port,omitempty"`
 	// Upstream is of a toxiproxy or an http-proxy, API of a toxiproxy, ReplicaOf of a postgres, the rest but Name of commands.
 	Upstream     string                     `yaml:"upstream,omitempty" want:"NODE:PORT or ADDRESS:PORT, such as db:5432"`
 	API          port                       `yaml:"api,omitempty"`
+	Settings     *settings.Keys             `yaml:"settings,omitempty"`
 	ReplicaOf    string                     `yaml:"replica_of,omitempty" want:"the name of the postgres service that it is a standby of"`
 	Command      []string                   `yaml:"command,omitempty" strict:"empty,block" want:"a list of the program and its arguments, such as [./api, --port, \"8080\"]"`
 	User         string                     `yaml:"user,omitempty" want:"the name of a user of this host"`

@@ -13,6 +13,7 @@ import (
 	"netemd/internal/lab"
 	"netemd/internal/strictyaml"
 	"netemd/internal/target"
+	"netemd/internal/testbed/settings"
 	"netemd/qdisc"
 )
 
@@ -196,6 +197,10 @@ func (s service) definition() lab.ServiceDefinition {
 		User: s.User, Directory: s.Directory, ReadyTimeout: s.ReadyTimeout, Log: s.Log,
 		Ready: lab.Readiness{TCP: uint16(s.Ready.TCP), HTTP: s.Ready.HTTP, Command: s.Ready.Command},
 	}
+	if s.Settings != nil {
+		text, _ := s.Settings.YAML() // of keys that were read there is one
+		d.Settings = string(text)
+	}
 	for _, v := range s.Environment {
 		d.Environment = append(d.Environment, v.Name+"="+string(v.Value))
 	}
@@ -268,6 +273,11 @@ func serviceOf(s lab.ServiceDefinition) service {
 		Name: s.Name, Kind: s.Kind, Port: port(s.Port), Upstream: s.Upstream, API: port(s.API), ReplicaOf: s.ReplicaOf, Command: s.Command,
 		User: s.User, Directory: s.Directory, ReadyTimeout: s.ReadyTimeout, Log: s.Log,
 		Ready: ready{TCP: port(s.Ready.TCP), HTTP: s.Ready.HTTP, Command: s.Ready.Command},
+	}
+	if s.Settings != "" {
+		if t, err := settings.Parse([]byte(s.Settings)); err == nil {
+			out.Settings = &t.Keys
+		}
 	}
 	for _, v := range s.Environment {
 		name, value, _ := strings.Cut(v, "=")
