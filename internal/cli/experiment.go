@@ -329,7 +329,7 @@ func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags
 		if p.Commands() {
 			commander = &planCommand{app: a, agent: agent, plan: p, argv: f.argv, junit: f.junit, dir: dir, began: pr.end}
 		}
-		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Now: a.env.Now, Commander: commander, Progress: func(step string, at probe.Progress) {
+		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Servers: a.servers(agent, p.Lab), Now: a.env.Now, Commander: commander, Progress: func(step string, at probe.Progress) {
 			pr.step(p.Name+": "+step, at.Done, at.Count)
 		}}
 		observed, err = r.Run(ctx)

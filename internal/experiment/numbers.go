@@ -135,7 +135,7 @@ func (g *group) value(r kpi.Ref) (kpi.Value, error) {
 	case "throughput":
 		return g.of.throughput()
 	case "server":
-		return kpi.Value{}, errors.New("the lab's servers count nothing")
+		return g.of.server(r)
 	}
 	return kpi.Value{}, fmt.Errorf("no metric %s: %w", r.Metric, errors.ErrUnsupported)
 }

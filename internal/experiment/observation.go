@@ -33,6 +33,8 @@ type Observation struct {
 	// how much later a retry may begin that one of them caused: one timeout and the longest pause.
 	Faults []Span
 	Grace  time.Duration
+	// Servers is what the lab's servers counted in the phase, by SERVICE.COUNTER.
+	Servers map[string]int64
 	// Void says why nothing of it counts: a fault that was lost, a run that broke off. Empty
 	// otherwise.
 	Void string

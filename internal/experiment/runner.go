@@ -36,12 +36,16 @@ type Runner struct {
 	Faults Faults
 	// Commander runs the command of phases that are one; nil where the plan has none.
 	Commander Commander
+	// Servers are those of the plan's lab; nil: none of them counts or can be set.
+	Servers Servers
 	// Progress, when set, is told what happens: a phrase, and how far the calls are.
 	Progress func(step string, p probe.Progress)
 	// Now is the time; nil: time.Now.
 	Now func() time.Time
 
 	observations Observations
+	// served is what the servers counted in the phase that is observed next.
+	served map[string]int64
 	// stood are the times of the repeat's faults.
 	stood []interval
 }
@@ -63,8 +67,13 @@ func (r *Runner) Run(ctx context.Context) (Observations, error) {
 	return r.observations, nil
 }
 
-func (r *Runner) oneCase(ctx context.Context, c plan.Case) error {
+func (r *Runner) oneCase(ctx context.Context, c plan.Case) (err error) {
 	r.stood = nil
+	back, err := r.setServers(ctx, c)
+	defer func() { err = errors.Join(err, back(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return err
+	}
 	if !c.Control.IsZero() {
 		if err := r.calls(ctx, c, kpi.Control, 0, c.Control); err != nil {
 			return err
@@ -88,7 +97,9 @@ func (r *Runner) calls(ctx context.Context, c plan.Case, phase string, repeat in
 	if e.Command {
 		return r.command(ctx, c, phase, repeat, "", func() *outcome { return nil })
 	}
+	before := r.readServers(ctx)
 	calls, err := r.call(ctx, c, phase, repeat, e)
+	r.served = increase(before, r.readServers(ctx))
 	r.observe(c, phase, repeat, calls, window(calls.Samples), nil, err)
 	return err
 }
@@ -128,7 +139,9 @@ func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
 		err = r.command(ctx, c, kpi.Fault, repeat, s.first(), func() *outcome { s.release(ctx); return s.outcome(c) })
 	} else {
 		var calls Calls
+		before := r.readServers(ctx)
 		calls, err = r.call(ctx, c, kpi.Fault, repeat, c.Fault)
+		r.served = increase(before, r.readServers(ctx))
 		s.release(ctx)
 		r.observe(c, kpi.Fault, repeat, calls, window(calls.Samples), s.outcome(c), err)
 	}
@@ -188,8 +201,10 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 		begin = at(t.begin)
 		r.observe(c, kpi.Warmup, repeat, calls, Span{all.Begin, begin}, nil, err)
 	}
+	r.served = t.served
 	r.observe(c, kpi.Fault, repeat, calls, Span{begin, at(t.end)}, t.outcome, err)
 	if c.Recovery.For > 0 {
+		r.served = increase(t.faulted, r.readServers(ctx))
 		r.observe(c, kpi.Recovery, repeat, calls, Span{at(t.healed), all.End}, nil, err)
 	}
 	return err
@@ -198,8 +213,10 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 // passed is when the phases of a continuous run began.
 type passed struct {
 	begin, end, healed time.Time
-	outcome            *outcome
-	err                error
+	// served is what the servers counted in the phase fault, faulted the counters at its end.
+	served, faulted map[string]int64
+	outcome         *outcome
+	err             error
 }
 
 // pass waits out the warm-up and has the faults of a timetable stand in their times.
@@ -207,12 +224,16 @@ func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable [
 	if p.err = sleep(ctx, c.Warmup.For); p.err != nil {
 		return p
 	}
+	var begun map[string]int64
 	defer func() {
 		s.release(ctx)
 		p.outcome = s.outcome(c)
+		p.faulted = r.readServers(ctx)
+		p.served = increase(begun, p.faulted)
 		p.healed = r.Now()
 	}()
 	p.begin = r.Now()
+	begun = r.readServers(ctx)
 	for _, step := range timetable {
 		p.err = sleep(ctx, step.at-r.Now().Sub(p.begin))
 		if errors.Is(p.err, errEnded) && step.last() && c.Recovery.For == 0 {
@@ -262,6 +283,7 @@ func (r *Runner) observe(c plan.Case, phase string, repeat int, calls Calls, in 
 	if faults != nil {
 		o.Counters, o.Asked, o.Void = faults.counters, faults.asked, faults.void
 	}
+	o.Servers, r.served = r.served, nil
 	switch {
 	case err != nil:
 		o.Void = "the run broke off: " + err.Error()

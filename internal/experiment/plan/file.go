@@ -8,6 +8,7 @@ import (
 	"netemd/internal/kpi"
 	"netemd/internal/policyfile"
 	"netemd/internal/strictyaml"
+	"netemd/internal/testbed/settings"
 	"netemd/probe"
 	"netemd/qdisc"
 )
@@ -24,6 +25,7 @@ type file struct {
 	Load     load                              `yaml:"load,omitempty"`
 	Phases   phases                            `yaml:"phases,omitempty"`
 	Faults   []timed                           `yaml:"faults,omitempty"`
+	Servers  strictyaml.Named[settings.Keys]   `yaml:"servers,omitempty" want:"SERVICE: {settings of an http-tier}, such as front: {work: 20ms}"`
 	Policies strictyaml.Named[policyfile.Keys] `yaml:"policies,omitempty" want:"NAME: {keys of a client policy}, such as twice: {retry: {max_attempts: 2}}"`
 	Matrix   *matrix                           `yaml:"matrix,omitempty"`
 	Quick    quick                             `yaml:"quick,omitempty"`
@@ -34,9 +36,10 @@ type file struct {
 
 // caseKeys are those of a case; what it does not say is the plan's.
 type caseKeys struct {
-	Load   load    `yaml:"load,omitempty"`
-	Phases phases  `yaml:"phases,omitempty"`
-	Faults []timed `yaml:"faults,omitempty" strict:"empty"`
+	Load    load                            `yaml:"load,omitempty"`
+	Phases  phases                          `yaml:"phases,omitempty"`
+	Faults  []timed                         `yaml:"faults,omitempty" strict:"empty"`
+	Servers strictyaml.Named[settings.Keys] `yaml:"servers,omitempty" strict:"empty" want:"SERVICE: {settings of an http-tier}, such as front: {work: 20ms}"`
 }
 
 type phases struct {

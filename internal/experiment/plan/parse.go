@@ -139,6 +139,7 @@ func (r *reader) oneCase(k keyedCase) Case {
 	if !c.Commands() || !reflect.ValueOf(keys.Load).IsZero() {
 		r.load(within("load"), c)
 	}
+	c.Servers = r.servers(within("servers"), keys.Servers)
 	faults := r.Faults
 	at := "faults"
 	if keys.Faults != nil {

@@ -78,6 +78,8 @@ type Case struct {
 	Control, Warmup, Fault, Recovery Extent
 	// Faults stand in the phase of that name.
 	Faults []Timed
+	// Servers are the settings, as YAML, that services of the lab have while the case runs.
+	Servers map[string][]byte
 }
 
 // Continuous reports whether one run goes through all phases of a repeat.
