@@ -15,7 +15,7 @@ type Recorder struct {
 
 	count, ok, warmup, slow int
 	attempts, rejected      int
-	degraded                int
+	degraded, replays       int
 	errors                  map[Class]int
 	failed                  map[Class]*distribution // their service times
 	texts                   map[Class]string        // the first error of each
@@ -108,6 +108,9 @@ func (r *Recorder) again(s Sample) {
 // succeeded takes what is told of successful calls only.
 func (r *Recorder) succeeded(s Sample) {
 	r.ok++
+	if s.Replay {
+		r.replays++
+	}
 	r.latency.add(int64(s.Latency()))
 	r.service.add(int64(s.Duration()))
 	for _, p := range s.Phases {
@@ -149,6 +152,7 @@ func (r *Recorder) Merge(from *Recorder) {
 	r.attempts += from.attempts
 	r.rejected += from.rejected
 	r.degraded += from.degraded
+	r.replays += from.replays
 	sum(r.errors, from.errors)
 	sum(r.causes, from.causes)
 	sum(r.retransmissions, from.retransmissions)
@@ -225,7 +229,7 @@ func (r *Recorder) FailedService() (p50, longest *float64) {
 // Summary is what was taken until now. evidence is what the causes rest on.
 func (r *Recorder) Summary(evidence string) Summary {
 	s := Summary{
-		Target: r.target, Layer: r.layer, Count: r.count, OK: r.ok, Warmup: r.warmup, Attempts: r.attempts, Rejected: r.rejected, Degraded: r.degraded,
+		Target: r.target, Layer: r.layer, Count: r.count, OK: r.ok, Warmup: r.warmup, Attempts: r.attempts, Rejected: r.rejected, Degraded: r.degraded, Replays: r.replays,
 		Errors: maps.Clone(r.errors), Causes: maps.Clone(r.causes), Retransmissions: maps.Clone(r.retransmissions),
 		ThresholdMS: milliseconds(r.threshold), Evidence: evidence,
 		Service:     r.service.summary(),

@@ -103,6 +103,9 @@ type Sample struct {
 	// (Retry-After of HTTP, grpc-retry-pushback-ms of gRPC); NoRetry where it wants none; 0
 	// where it said nothing.
 	PushbackNS int64 `json:"pushback_ns,omitempty"`
+	// Replay says that the answer was that of an earlier request with the same idempotency
+	// key (X-Idempotency-Replay: true of HTTP).
+	Replay bool `json:"replay,omitempty"`
 	// Info is the socket's own account, read before it was closed.
 	Info *TCPInfo `json:"tcp_info,omitempty"`
 	// Made are the settings of the connection, where this call made it. They are told once

@@ -79,6 +79,9 @@ type Summary struct {
 	// Degraded are the calls among OK that a fallback answered: they are in no percentile,
 	// and those for which nothing was asked are among Rejected, too.
 	Degraded int `json:"degraded"`
+	// Replays are the calls among OK that were answered as an earlier request with the same
+	// idempotency key was: nothing was done again for them.
+	Replays int `json:"replays,omitempty"`
 	// Turns is the median of how often a successful call waited for an answer of its
 	// peer; null where nobody counts.
 	Turns *float64 `json:"turns_per_call"`

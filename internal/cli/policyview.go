@@ -37,8 +37,11 @@ func policyRows(p policy.Policy) (rows [][2]string) {
 	}
 	if i := p.Idempotency; i != nil {
 		text := "one key for all attempts of a call"
-		if i.Key == policy.PerAttempt {
+		switch i.Key {
+		case policy.PerAttempt:
 			text = "a key for each attempt: a server takes them for several calls"
+		case policy.PerRun:
+			text = "one key for all calls: a server may process one of them"
 		}
 		rows = append(rows, [2]string{"idempotency", text})
 	}

@@ -154,6 +154,7 @@ var ofCalls = map[string]func(s probe.Summary, kind string) (kpi.Value, error){
 	"errors":          func(s probe.Summary, kind string) (kpi.Value, error) { return number(s.Errors[probe.Class(kind)]) },
 	"rejected":        func(s probe.Summary, _ string) (kpi.Value, error) { return number(s.Rejected) },
 	"degraded":        func(s probe.Summary, _ string) (kpi.Value, error) { return number(s.Degraded) },
+	"replays":         func(s probe.Summary, _ string) (kpi.Value, error) { return number(s.Replays) },
 	"attempts":        func(s probe.Summary, _ string) (kpi.Value, error) { return number(s.Attempts) },
 	"retries":         func(s probe.Summary, _ string) (kpi.Value, error) { return number(s.Attempts - (s.Count - s.Rejected)) },
 	"p50_ms":          func(s probe.Summary, _ string) (kpi.Value, error) { return known(s.P50) },

@@ -103,7 +103,7 @@ type deadline struct {
 }
 
 type idempotency struct {
-	Key string `yaml:"key,omitempty" want:"per_call (if it is not said) or per_attempt, which is a mistake on purpose"`
+	Key string `yaml:"key,omitempty" want:"per_call (if it is not said), per_run for one key of all calls, or per_attempt, which is a mistake on purpose"`
 }
 
 // factor is a number with or without decimals.

@@ -40,6 +40,9 @@ func Details(s probe.Summary, policy string) (rows [][2]string) {
 		if s.Degraded > 0 {
 			text += fmt.Sprintf("; %d answered by the fallback, in no percentile", s.Degraded)
 		}
+		if s.Replays > 0 {
+			text += fmt.Sprintf("; %d answered as an earlier request with the same key", s.Replays)
+		}
 		row("policy "+policy, "%s", text)
 		row("policy events", "%s", policyText(s))
 	}

@@ -41,3 +41,37 @@ func TestToldByPolicy(t *testing.T) {
 		key = h.Get(policy.HeaderIdempotencyKey)
 	}
 }
+
+// TestReplay: an answer that an earlier request had is known by its header, also behind an
+// attempt that failed, and counted.
+func TestReplay(t *testing.T) {
+	keys := map[string]int{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get(policy.HeaderIdempotencyKey)
+		if keys[key]++; keys[key] == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set(policy.HeaderIdempotencyReplay, "true")
+	}))
+	defer s.Close()
+	p := &Probe{Address: s.Listener.Addr().(*net.TCPAddr).AddrPort(), Method: "POST"}
+	defer func() { _ = p.Close() }()
+	for key, want := range map[string]int{policy.PerCall: 2, policy.PerRun: 2, policy.PerAttempt: 0} {
+		clear(keys)
+		c, err := policy.New(policy.Policy{Idempotency: &policy.Idempotency{Key: key}, Retry: &policy.Retry{MaxAttempts: 2, Base: time.Millisecond}}, p, policy.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := [2]*probe.Recorder{probe.NewRecorder("", "", probe.SlowThreshold), probe.NewRecorder("", "", probe.SlowThreshold)}
+		for i, r := range parts {
+			sample := c.Call(t.Context(), i)
+			if r.Add(sample); sample.Replay != (sample.Class == probe.OK) || sample.Attempts[0].Replay && key != policy.PerRun {
+				t.Errorf("%s: %+v", key, sample)
+			}
+		}
+		parts[0].Merge(parts[1])
+		if got := parts[0].Summary(""); got.Replays != want {
+			t.Errorf("%s: %d replays, want %d", key, got.Replays, want)
+		}
+	}
+}

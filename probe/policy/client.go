@@ -36,6 +36,8 @@ type Client struct {
 	clock  Clock
 	seed   uint64
 	newKey func() string
+	// key is that of all calls; empty unless it is PerRun.
+	key    string
 	budget *budget
 	chain  next
 }
@@ -58,6 +60,9 @@ func New(p Policy, inner probe.Caller, o Options) (*Client, error) {
 	}
 	if k.newKey == nil {
 		k.newKey = newKey
+	}
+	if i := k.policy.Idempotency; i != nil && i.Key == PerRun {
+		k.key = k.newKey()
 	}
 	if k.policy.Budget != nil {
 		k.budget = newBudget(*k.policy.Budget, k.clock)
@@ -100,7 +105,7 @@ func (k *Client) layer(l Layer, inner next) next {
 // It returns when all attempts have ended: one that was given up can outlive its context
 // by what the inner caller allows itself, and EndNS is before that.
 func (k *Client) Call(ctx context.Context, seq int) probe.Sample {
-	c := &call{client: k, seq: seq, attempts: make([]probe.Sample, 0, 1)}
+	c := &call{client: k, seq: seq, key: k.key, attempts: make([]probe.Sample, 0, 1)}
 	if i := k.policy.Idempotency; i != nil && i.Key == PerCall {
 		c.key = k.newKey()
 	}

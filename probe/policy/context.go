@@ -18,6 +18,9 @@ const (
 	HeaderTimeout = "Grpc-Timeout"
 	// HeaderIdempotencyKey is of draft-ietf-httpapi-idempotency-key-header.
 	HeaderIdempotencyKey = "Idempotency-Key"
+	// HeaderIdempotencyReplay is "true" in an answer that an earlier request with the same
+	// key had: nothing was done again. The draft has no name for it; several services say it so.
+	HeaderIdempotencyReplay = "X-Idempotency-Replay"
 )
 
 type contextKey struct{}

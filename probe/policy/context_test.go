@@ -24,7 +24,7 @@ var uuid4 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9
 
 // A call has one key and each attempt its number; the deliberate mistake has a key for each.
 func TestIdempotencyKeys(t *testing.T) {
-	for mode, same := range map[string]bool{PerCall: true, PerAttempt: false} {
+	for mode, keys := range map[string]int{PerCall: 2, PerAttempt: 4, PerRun: 1} {
 		inWorld(t, Policy{Retry: &Retry{}, Hedge: &Hedge{Delay: 10 * ms}, Idempotency: &Idempotency{Key: mode}}, Options{}, func(w *world) {
 			w.peer.answer("eof@0s ok@20ms ok@20ms")
 			w.call(0)
@@ -39,8 +39,8 @@ func TestIdempotencyKeys(t *testing.T) {
 				}
 				seen[a.key] = true
 			}
-			if want := map[bool]int{true: 2, false: 4}[same]; len(w.peer.attempts) != 4 || len(seen) != want {
-				t.Errorf("%s: %d keys of %d attempts, want %d", mode, len(seen), len(w.peer.attempts), want)
+			if len(w.peer.attempts) != 4 || len(seen) != keys {
+				t.Errorf("%s: %d keys of %d attempts, want %d", mode, len(seen), len(w.peer.attempts), keys)
 			}
 		})
 	}

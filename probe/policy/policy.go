@@ -214,10 +214,13 @@ const (
 	// PerAttempt: each attempt has its own. This is a mistake that clients make; it is here
 	// for experiments that must find it.
 	PerAttempt = "per_attempt"
+	// PerRun: all calls of a Client have the same key, as those of a user who pays once and
+	// presses the button many times. The server may process one of them.
+	PerRun = "per_run"
 )
 
 // Idempotency gives calls a key (IdempotencyKey), a random UUID (version 4, RFC 9562).
 type Idempotency struct {
-	// Key is PerCall (the default) or PerAttempt.
+	// Key is PerCall (the default), PerAttempt or PerRun.
 	Key string `json:"key,omitempty"`
 }

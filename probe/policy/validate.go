@@ -141,7 +141,7 @@ func (p Policy) Validate() error {
 		refuse(d.Pass == PassCall && p.CallTimeout == 0, "deadline.pass", d.Pass, "timeout.call beside it")
 	}
 	if i := p.Idempotency; i != nil {
-		c.word("idempotency.key", i.Key, PerCall, PerAttempt)
+		c.word("idempotency.key", i.Key, PerCall, PerAttempt, PerRun)
 	}
 	p.checkOrder(refuse)
 	return errors.Join(errs...)
