@@ -98,6 +98,8 @@ const (
 	KindGRPCEcho = "grpc-echo"
 	// KindHTTPTier works at requests and calls upstreams for them, as its settings say.
 	KindHTTPTier = "http-tier"
+	// KindPayment takes payments over HTTP, with a ledger in the lab's PostgreSQL.
+	KindPayment = "payment"
 )
 
 // ServiceDefinition is a process in a node.
@@ -108,7 +110,8 @@ type ServiceDefinition struct {
 	Kind string `json:",omitempty"`
 	// Port is what a built-in kind listens on, each once in a node; 0 for a command.
 	Port uint16 `json:",omitempty"`
-	// Upstream is what a toxiproxy or an http-proxy forwards to: NODE:PORT or ADDRESS:PORT.
+	// Upstream is what a toxiproxy or an http-proxy forwards to: NODE:PORT or ADDRESS:PORT. Of a
+	// payment it is the lab's PostgreSQL, or a toxiproxy before it.
 	Upstream string `json:",omitempty"`
 	// API is the port, at the address of Port, at which a toxiproxy serves Toxiproxy's HTTP API
 	// to clients of Toxiproxy; 0: none.

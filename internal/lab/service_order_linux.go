@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -73,11 +74,34 @@ func (m *Manager) order(r *running, rec *serviceRecord, s ServiceDefinition) (se
 			}
 			o.Command = append(o.Command, "--settings", string(text))
 		}
+	case KindPayment:
+		url, password, err := m.ledger(r, s)
+		if err != nil {
+			return o, err
+		}
+		o.Identity = id
+		o.Environment = append(o.Environment, "PGPASSWORD="+password)
+		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port()), "--database", url}
 	default:
 		o.Identity = id
 		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port())}
 	}
 	return o, nil
+}
+
+// ledger is the URL of a payment's database, and the password that it logs in with as a probe
+// does: in an environment, which others cannot read.
+func (m *Manager) ledger(r *running, s ServiceDefinition) (url, password string, err error) {
+	upstream, err := r.layout.upstream(s)
+	if err != nil {
+		return "", "", err
+	}
+	of, _ := r.layout.database(s)
+	text, err := os.ReadFile(m.probePasswordPath(r.record.Definition.Name, of.Name))
+	if err != nil {
+		return "", "", fmt.Errorf("password of %s: %w", of.Name, err)
+	}
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", probeUser, upstream, postgresDatabase), strings.TrimSpace(string(text)), nil
 }
 
 // commandOrder is how a program of the user's own is run.

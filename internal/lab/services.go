@@ -76,8 +76,8 @@ func (s ServiceDefinition) check(path string, bad *mistakes) {
 			bad.say(path+"."+field, value, "is for services of kind "+kind, "the key left out")
 		}
 	}
-	if s.Upstream != "" && !s.forwards() {
-		bad.say(path+".upstream", s.Upstream, "is for services of kind "+KindToxiproxy+" and "+KindHTTPProxy, "the key left out")
+	if s.Upstream != "" && !s.forwards() && s.Kind != KindPayment {
+		bad.say(path+".upstream", s.Upstream, "is for services of kind "+KindToxiproxy+", "+KindHTTPProxy+" and "+KindPayment, "the key left out")
 	}
 	if s.API != 0 {
 		only("api", strconv.Itoa(int(s.API)), KindToxiproxy)
@@ -156,6 +156,11 @@ func (l *layout) checkServices(bad *mistakes) {
 			if s.Settings != "" {
 				if _, err := l.settings([]byte(s.Settings)); err != nil {
 					bad.inside(path+".settings", err)
+				}
+			}
+			if s.Kind == KindPayment {
+				if _, ok := l.database(s); !ok {
+					bad.refuse(path+".upstream", s.Upstream, "the NODE:PORT of a postgres of the lab that is no replica, or of a toxiproxy before one, such as db:5432")
 				}
 			}
 			if s.ReplicaOf == "" {
@@ -270,6 +275,28 @@ func (l *layout) upstream(s ServiceDefinition) (netip.AddrPort, error) {
 // settings are those of an http-tier with the addresses of its upstreams.
 func (l *layout) settings(text []byte) ([]byte, error) {
 	return settings.Resolve(text, func(at string) (netip.AddrPort, error) { return l.upstream(ServiceDefinition{Upstream: at}) })
+}
+
+// database is the PostgreSQL that a service's upstream is, or leads to through toxiproxies.
+func (l *layout) database(s ServiceDefinition) (ServiceDefinition, bool) {
+	for range MaxServices {
+		to, err := l.upstream(s)
+		if err != nil {
+			return s, false
+		}
+		found := false
+		for _, n := range l.definition.Nodes {
+			for _, o := range n.Services {
+				if o.Port == to.Port() && slices.Contains(l.addresses(n.Name), to.Addr()) {
+					s, found = o, true
+				}
+			}
+		}
+		if !found || s.Kind != KindToxiproxy {
+			return s, found && s.Kind == KindPostgres && s.ReplicaOf == ""
+		}
+	}
+	return s, false // a circle of proxies
 }
 
 // Address returns the node's address on its first link; false where it has none, and in a

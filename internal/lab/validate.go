@@ -35,7 +35,7 @@ var (
 
 const nameWant = "1 to 32 of a-z, 0-9 and '-', not at the ends"
 
-var kinds = []string{KindCommand, KindPostgres, KindToxiproxy, KindHTTPProxy, KindEcho, KindHTTPEcho, KindGRPCEcho, KindHTTPTier}
+var kinds = []string{KindCommand, KindPostgres, KindToxiproxy, KindHTTPProxy, KindEcho, KindHTTPEcho, KindGRPCEcho, KindPayment, KindHTTPTier}
 
 // Validate returns all that is wrong with the definition, as *qdisc.FieldErrors joined with
 // errors.Join. Their fields are paths in the words of a lab's file:

@@ -41,6 +41,7 @@ func HTTPEcho(ctx context.Context, l net.Listener) error {
 	return serveHTTP(ctx, l, HTTPEchoChild, httpRoutes())
 }
 
+// serveHTTP serves h over HTTP/1.1 and HTTP/2 without TLS until ctx ends, and closes l.
 func serveHTTP(ctx context.Context, l net.Listener, name string, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
 	server.Protocols.SetHTTP1(true)

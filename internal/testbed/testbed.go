@@ -34,6 +34,9 @@ const (
 	GRPCEchoChild = "grpc-echo"
 	EchoChild     = "echo"
 	TierChild     = "http-tier"
+	// PaymentChild has --database, too: the URL of its PostgreSQL, without the password, which
+	// the environment has as PGPASSWORD.
+	PaymentChild = "payment"
 )
 
 // graceful is how long what is being answered at the end may take.
@@ -60,21 +63,28 @@ func init() {
 		tier := NewTier()
 		return serveChild(TierChild, args, tier, tier.Serve)
 	})
+	child.Register(PaymentChild, paymentChild)
 	child.Register(GRPCEchoChild, func(args []string) int { return serveChild(GRPCEchoChild, args, nil, GRPCEcho) })
 	child.Register(EchoChild, func(args []string) int { return serveChild(EchoChild, args, nil, EchoAtPort) })
 }
 
 // serveChild is the main of a server; c may be nil.
 func serveChild(name string, args []string, c control.Controlled, serve func(context.Context, net.Listener) error) int {
-	if err := runChild(name, args, c, serve); err != nil {
+	return serveChildWith(name, args, func(*flag.FlagSet) {}, c, serve)
+}
+
+// serveChildWith has more flags.
+func serveChildWith(name string, args []string, more func(*flag.FlagSet), c control.Controlled, serve func(context.Context, net.Listener) error) int {
+	if err := runChild(name, args, more, c, serve); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		return 1
 	}
 	return 0
 }
 
-func runChild(name string, args []string, c control.Controlled, serve func(context.Context, net.Listener) error) error {
+func runChild(name string, args []string, more func(*flag.FlagSet), c control.Controlled, serve func(context.Context, net.Listener) error) error {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	more(flags)
 	port := flags.Uint("port", 0, "port to listen on")
 	socket := flags.String("control", "", "unix socket of the control")
 	user := flags.String("user", "", "UID:GID to become")

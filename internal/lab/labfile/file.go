@@ -65,9 +65,9 @@ func (link) WantYAML() string { return "a link, such as {a: client, b: web}" }
 
 type service struct {
 	Name string `yaml:"name" strict:"required" want:"a name, once in the lab, such as api"`
-	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, http-proxy, echo, http-echo, grpc-echo or http-tier"`
+	Kind string `yaml:"kind,omitempty" want:"command, postgres, toxiproxy, http-proxy, echo, http-echo, grpc-echo, payment or http-tier"`
 	Port port   `yaml:"port,omitempty"`
-	// Upstream is of a toxiproxy or an http-proxy, API of a toxiproxy, ReplicaOf of a postgres, the rest but Name of commands.
+	// Upstream is of a toxiproxy, an http-proxy or a payment, API of a toxiproxy, ReplicaOf of a postgres, the rest but Name of commands.
 	Upstream     string                     `yaml:"upstream,omitempty" want:"NODE:PORT or ADDRESS:PORT, such as db:5432"`
 	API          port                       `yaml:"api,omitempty"`
 	Settings     *settings.Keys             `yaml:"settings,omitempty"`
