@@ -24,7 +24,7 @@ var groups = []string{"pg", "http", "correctness", "client"}
 var order = map[string][]string{
 	"pg":          {"baseline", "latency-budget", "hang-or-down", "reset-retry", "truncated", "retry-storm", "breaker-recovery", "loss-tail"},
 	"http":        {"retry-amplification", "jitter-burst", "breaker", "storm"},
-	"correctness": {"jitter-statistics", "trace-correlation", "half-open"},
+	"correctness": {"idempotency", "same-key-race", "jitter-statistics", "trace-correlation", "half-open"},
 	"client":      {"tcp-modes", "packet-modes", "app-faults"},
 }
 
