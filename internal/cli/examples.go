@@ -230,6 +230,10 @@ netemctl lab show pg -o yaml > pg.yaml`,
 	"lab exec": `
 sudo netemctl lab exec client -- psql -h 10.77.0.2 -U postgres
 sudo netemctl lab exec --lab pg server -- ss -ti`,
+	"lab server": `
+netemctl lab server tiers/front
+netemctl lab server tiers/front --set ./front.yaml
+netemctl lab server tiers/front --reset`,
 	"target": `
 netemctl target list
 netemctl target add web --container web --port 8080`,

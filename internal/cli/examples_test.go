@@ -87,7 +87,7 @@ func understood(path, line string) error {
 	if err := cmd.ParseFlags(rest); err != nil {
 		return err
 	}
-	if own := cmd.Flags().Args(); cmd.HasSubCommands() && len(own) > 0 {
+	if own := cmd.Flags().Args(); cmd.HasSubCommands() && len(own) > 0 && !strings.Contains(cmd.Use, "[NAME]") {
 		return unknownCommand(cmd, own[0])
 	}
 	if cmd.Flags().Lookup("target") != nil && cmd.Name() != "clear" && !cmd.Flags().Changed("target") && !cmd.Flags().Changed("dev") && !cmd.Flags().Changed("toxiproxy") {

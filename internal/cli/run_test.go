@@ -257,7 +257,7 @@ func TestCompletion(t *testing.T) {
 		{"stats |", "f1\tloss 20% to pg"},
 		{"delay 5ms --distribution n|", "normal"},
 		{"list -o j|", "json\njsonl"},
-		{"lab up p|", "pg\npg-replicas"},
+		{"lab up p|", "pg\npg-replicas\npayment"},
 		{"lab exec --lab |", "pg"},
 		{"lab show |", "pg"},
 		{"lab exec |", "client\nserver"},
