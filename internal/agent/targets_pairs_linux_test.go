@@ -136,9 +136,9 @@ func choose(what string) {
 func TestChosenDevice(t *testing.T) {
 	ns := netns(t, "vm")
 	err := namespaces.Do(t.Context(), ns, func() error {
-		for name, address := range map[string]string{"ens5": "192.0.2.10/24", "ens6": "198.51.100.10/24"} {
-			l := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}} // a device that needs no module
-			a, err := netlink.ParseAddr(address)
+		for _, d := range []struct{ name, address string }{{"ens5", "192.0.2.10/24"}, {"ens6", "198.51.100.10/24"}} { // devices are told in this order
+			l := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: d.name}} // a device that needs no module
+			a, err := netlink.ParseAddr(d.address)
 			if err = errors.Join(err, netlink.LinkAdd(l), netlink.LinkSetUp(l)); err == nil {
 				err = netlink.AddrAdd(l, a)
 			}

@@ -35,7 +35,7 @@ const exitCodesText = `Exit codes:
   6    not supported here
   7    denied
   130  interrupted, after undoing what was in progress
-With "-- CMD" the exit code is CMD's; 4 when CMD succeeded, but the fault was not in force to its end,
+With "-- CMD" the exit code is CMD's, but of run, where it is the verdict's; 4 when CMD succeeded, but the fault was not in force to its end,
 as when it outlasted --ttl, or in between without --repair or --reattach; when it let more than 1 % of its packets pass,
 the engine being late; when no packet passed that it was aimed at; and when a rule chose no packet, or let
 one pass. 126 and 127 are of a CMD that may not be run or does not exist; then there was no fault.`
