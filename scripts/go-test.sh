@@ -11,6 +11,8 @@
 set -euo pipefail
 
 export NETEMD_TEST_ROOT=1 NETEMD_TEST_VMS=1
+# A random test says the seed of what it found; a file of that would be all that the second try looks at.
+export RAPID_NOFAILFILE=true
 output=$(mktemp) said=$(mktemp)
 trap 'rm -f "$output" "$said"' EXIT
 
