@@ -12,7 +12,7 @@ import (
 
 // describe reads what a lab is asked for by: YAML, the path of a file, or the name of a
 // built-in lab. The error of a mistake in YAML names its line and column.
-func describe(what string) (labfile.Request, error) {
+func describe(ctx context.Context, what string) (labfile.Request, error) {
 	var r labfile.Request
 	text := strings.TrimSpace(what)
 	switch {
@@ -26,7 +26,7 @@ func describe(what string) (labfile.Request, error) {
 		r.Name = d.Name
 		return r, err
 	case strings.Contains(text, "/"), strings.HasSuffix(text, ".yaml"), strings.HasSuffix(text, ".yml"):
-		r, _, err := labfile.Load(text)
+		r, _, err := labfile.Load(ctx, text)
 		return r, err
 	}
 	r.Name = text

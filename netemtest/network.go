@@ -70,7 +70,7 @@ func (s *Session) up(ctx context.Context, what, test string) (*Network, error) {
 	s.count++
 	count := s.count
 	s.mu.Unlock()
-	d, err := describe(what)
+	d, err := describe(ctx, what)
 	if err != nil {
 		return nil, err
 	}

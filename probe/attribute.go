@@ -27,6 +27,8 @@ type Attribution struct {
 	NeighboursTraced     bool
 	// Held is how long faults on the path hold back what passes.
 	Held Held
+	// Down are the times in which faults had the server's processes stopped or ended.
+	Down []Downtime
 	// Hold is how long after its end a sample waits for the events of its connection's
 	// closing; default 500 ms. Longest is how long a call can last, and so how long an
 	// event waits for the sample that it belongs to; default MaxTimeout. Both are for an
@@ -152,7 +154,10 @@ func (a Attribution) withoutEvents(s *Sample) Cause {
 // withoutRetransmission explains a call, or the part of it that no retransmission accounts
 // for, which is all but less.
 func (a Attribution) withoutRetransmission(s *Sample, less time.Duration) Cause {
-	if a.queued(s, less) {
+	switch {
+	case a.down(s):
+		return ServerDown
+	case a.queued(s, less):
 		return Queueing
 	}
 	return Unknown

@@ -44,7 +44,8 @@ const (
 // from TotalRTO; a TLP cannot be told there), else by the call's
 // dropped packets (a SYN explains a handshake of 0.9 s or more, and data is Dropped), else
 // as Neighbour when the handshake took 0.9 s or more although both ends were watched, but
-// for their neighbours, and no SYN was repeated, else as Queueing where the packets' own round trips, or what a
+// for their neighbours, and no SYN was repeated, else as ServerDown where a
+// fault had the server's processes stopped or ended for half of the time or more, else as Queueing where the packets' own round trips, or what a
 // proxy's toxics hold, account for half of the time or more (see Queueing), else Unknown.
 //
 // Each attempt of a policy is explained by its own connection. Of a slow call with

@@ -53,6 +53,9 @@ const (
 	// the toxics on a proxy were told to hold do. A server that takes its time is not
 	// queueing, but Unknown: no kernel saw what it waited for.
 	Queueing Cause = "queueing"
+	// ServerDown: no retransmission explains the call, and for half of its time or more a fault
+	// of its own had the server's processes stopped or ended.
+	ServerDown Cause = "server_down"
 	// PolicyWait: the client's own policy waited for longer than the network was waited
 	// for: between attempts, or for a place.
 	PolicyWait Cause = "policy_wait"

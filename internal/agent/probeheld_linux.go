@@ -78,3 +78,20 @@ func addToxic(h *probe.Held, x fault.Toxic) {
 		h.ReceivedByte += perByte
 	}
 }
+
+// downtimes are the times in which strikes had a service stopped or ended: a process that was
+// stopped answers from when it goes on, a new one once it is ready.
+func downtimes(strikes []fault.StrikeRecord) []probe.Downtime {
+	var all []probe.Downtime
+	for _, s := range strikes {
+		if s.Down.IsZero() {
+			continue
+		}
+		until := s.Ready
+		if s.Action == fault.Stop {
+			until = s.Up
+		}
+		all = append(all, probe.Downtime{FromNS: s.Down.Monotonic, UntilNS: until.Monotonic})
+	}
+	return all
+}

@@ -152,6 +152,9 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 	}
 	c.ClientNamespace, c.ServerNamespace = t.ClientNamespace, t.ServerNamespace
 	c.Held = a.held(ctx, r, t)
+	if service, ok := a.labs.ServiceAt(t.Lab, t.Address); ok {
+		c.Down = func() []probe.Downtime { return downtimes(a.leases.Strikes(service)) }
+	}
 	if a.dropsAreRecorded(ctx, r, t) {
 		c.Drops = a.recordDrops
 	}

@@ -67,7 +67,7 @@ or no packet matched it.`,
 		if err != nil {
 			return err
 		}
-		run, policy, err := calls.run()
+		run, policy, err := calls.run(cmd.Context())
 		if err != nil {
 			return err
 		}

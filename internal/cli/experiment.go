@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -72,7 +71,7 @@ netemctl, and what it started with it.`,
 				return usageError{wantCommand(cmd, "FILE -- CMD")}
 			}
 		}
-		all, err := f.plans(args)
+		all, err := f.plans(cmd.Context(), a, args)
 		if err != nil {
 			return err
 		}
@@ -94,7 +93,7 @@ netemctl, and what it started with it.`,
 }
 
 // plans are those that a command line means.
-func (f runFlags) plans(args []string) (all []plans.Plan, err error) {
+func (f runFlags) plans(ctx context.Context, a *app, args []string) (all []plans.Plan, err error) {
 	switch {
 	case f.all && len(args) > 0:
 		return nil, usageError{errors.New("--all has no names beside it")}
@@ -106,7 +105,7 @@ func (f runFlags) plans(args []string) (all []plans.Plan, err error) {
 	for _, word := range args {
 		var found []plans.Plan
 		if catalogue.IsFile(word) {
-			p, err := readPlan(word)
+			p, err := a.readPlan(ctx, word)
 			if err != nil {
 				return nil, err
 			}
@@ -122,7 +121,7 @@ func (f runFlags) plans(args []string) (all []plans.Plan, err error) {
 		}
 		all[i].Repeats = cmp.Or(f.repeats, all[i].Repeats)
 		all[i].Seed = cmp.Or(f.seed, all[i].Seed, rand.Uint64()) //nolint:forbidigo // the one draw that nothing repeats: it is told
-		if err := policies(&all[i], ""); err != nil {
+		if err := policies(ctx, &all[i], ""); err != nil {
 			return nil, err
 		}
 	}
@@ -192,20 +191,20 @@ type experimentRow struct {
 }
 
 // readPlan reads a file with a plan, and the policies that it names.
-func readPlan(path string) (plans.Plan, error) {
-	text, err := os.ReadFile(path)
+func (a *app) readPlan(ctx context.Context, path string) (plans.Plan, error) {
+	text, err := a.fileText(ctx, "run", path)
 	if err != nil {
-		return plans.Plan{}, fmt.Errorf("run: %w", err)
+		return plans.Plan{}, err
 	}
 	p, err := plans.Parse(path, text)
 	if err != nil {
 		return p, err
 	}
-	return p, policies(&p, path)
+	return p, policies(ctx, &p, path)
 }
 
 // policies reads those that a plan names and does not have: built-in ones, and files beside it.
-func policies(p *plans.Plan, path string) error {
+func policies(ctx context.Context, p *plans.Plan, path string) error {
 	for _, c := range p.Cases {
 		name := c.Policy
 		if name == "" || p.Policies[name] != nil {
@@ -215,7 +214,7 @@ func policies(p *plans.Plan, path string) error {
 		if strings.HasSuffix(name, ".yaml") && !filepath.IsAbs(name) {
 			file = filepath.Dir(path) + "/" + name
 		}
-		called, text, err := policyfile.Load(file)
+		called, text, err := policyfile.Load(ctx, file)
 		if err != nil {
 			return fmt.Errorf("%s: cases.%s.load.policy: %w", path, c.Name, err)
 		}
@@ -329,7 +328,7 @@ func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags
 		if p.Commands() {
 			commander = &planCommand{app: a, agent: agent, plan: p, argv: f.argv, junit: f.junit, dir: dir, began: pr.end}
 		}
-		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Servers: a.servers(agent, p.Lab), Now: a.env.Now, Commander: commander, Progress: func(step string, at probe.Progress) {
+		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Servers: a.servers(ctx, agent, p.Lab), Now: a.env.Now, Commander: commander, Progress: func(step string, at probe.Progress) {
 			pr.step(p.Name+": "+step, at.Done, at.Count)
 		}}
 		observed, err = r.Run(ctx)
@@ -351,7 +350,7 @@ func (a *app) planLab(ctx context.Context, agent Agent, name string, pr *progres
 	if name == "" {
 		return nothing, nil
 	}
-	request, err := a.labRequest(name, "")
+	request, err := a.labRequest(ctx, name, "")
 	if err != nil {
 		return nothing, err
 	}

@@ -13,11 +13,11 @@ type labServers struct {
 }
 
 // servers are those of a plan's lab; nil without one.
-func (a *app) servers(agent Agent, name string) experiment.Servers {
+func (a *app) servers(ctx context.Context, agent Agent, name string) experiment.Servers {
 	if name == "" {
 		return nil
 	}
-	request, err := a.labRequest(name, "")
+	request, err := a.labRequest(ctx, name, "")
 	if err != nil {
 		return nil // the making of the lab says why
 	}

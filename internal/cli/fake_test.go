@@ -613,17 +613,24 @@ type world struct {
 	// output is instead of stdout.
 	output io.Writer
 
+	// stdin is the standard input; nil is an empty one.
+	stdin io.Reader
+
 	stdout, stderr strings.Builder
 	endpoint       client.Endpoint
 }
 
 func (w *world) run(ctx context.Context, args ...string) int {
+	var stdin io.Reader = strings.NewReader("")
+	if w.stdin != nil {
+		stdin = w.stdin
+	}
 	var out io.Writer = &w.stdout
 	if w.output != nil {
 		out = w.output
 	}
 	return Run(ctx, Env{
-		Args: args, Stdin: strings.NewReader(""), Stdout: out, Stderr: &w.stderr,
+		Args: args, Stdin: stdin, Stdout: out, Stderr: &w.stderr,
 		Getenv:         func(name string) string { return w.env[name] },
 		StdoutTerminal: w.terminal, StderrTerminal: w.terminal,
 		Now: func() time.Time { return noon },

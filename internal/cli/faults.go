@@ -66,7 +66,7 @@ func (a *app) changes(ctx context.Context, agent Agent, id string, want asked) (
 	if known {
 		base = *f.Spec.Packet
 	}
-	patch, notes, err := want.resolve(base)
+	patch, notes, err := want.resolve(ctx, base)
 	switch {
 	case err != nil && (known || !errors.Is(err, errNothingToSize)):
 		return patch, f.Spec, err

@@ -26,7 +26,7 @@ addresses, routes and sysctls, services that ended, base impairments; also devic
 added. "-" is what is there, "+" what should be. As of diff(1), exit code 0 says that all is
 equal and 1 that something differs; 2 and more are errors, as everywhere, and so is 1 with an error's text.`,
 		RunE: a.withAgent(func(cmd *cobra.Command, agent Agent, args []string) error {
-			r, err := a.labRequest(args[0], as)
+			r, err := a.labRequest(cmd.Context(), args[0], as)
 			if err != nil {
 				return err
 			}

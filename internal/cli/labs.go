@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,12 +36,15 @@ func isLabFile(arg string) bool {
 
 // labRequest is the lab that an argument asks for: a built-in one, of which the agent
 // decides whether it has it, or a file, which is read and checked here first.
-func (a *app) labRequest(arg, as string) (labfile.Request, error) {
+func (a *app) labRequest(ctx context.Context, arg, as string) (labfile.Request, error) {
 	if !isLabFile(arg) {
 		return labfile.Request{Name: arg, As: as}, nil
 	}
 	if arg != "-" {
-		r, _, err := labfile.Load(arg)
+		r, _, err := labfile.Load(ctx, arg)
+		if err != nil && !errors.Is(err, qdisc.ErrInvalid) {
+			err = usageError{err}
+		}
 		r.As = as
 		return r, err
 	}
@@ -48,9 +52,9 @@ func (a *app) labRequest(arg, as string) (labfile.Request, error) {
 	if err != nil {
 		return labfile.Request{}, fmt.Errorf("lab file: %w", err)
 	}
-	text, err := io.ReadAll(io.LimitReader(a.env.Stdin, labfile.MaxSize+1))
+	text, err := a.fileText(ctx, "lab file", arg)
 	if err != nil {
-		return labfile.Request{}, fmt.Errorf("lab file: %w", err)
+		return labfile.Request{}, err
 	}
 	r, _, err := labfile.Read(text, labfile.Source{Path: "stdin", Folder: folder})
 	r.As = as
@@ -67,7 +71,7 @@ func (a *app) labUp() *cobra.Command {
 or ends in .yaml or .yml. Making one that is up changes nothing. What fails is undone as a whole. The commands of
 its services run as who asks for the lab.`,
 		RunE: a.do(func(cmd *cobra.Command, args []string) error {
-			r, err := a.labRequest(args[0], as)
+			r, err := a.labRequest(cmd.Context(), args[0], as)
 			if err != nil {
 				return err
 			}

@@ -1,17 +1,16 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"netemd/internal/testbed/control"
 	"netemd/qdisc"
 )
 
@@ -32,7 +31,7 @@ what the lab's definition says. docs/servers.md has them.`,
 			var text []byte
 			if set != "" {
 				var err error
-				if text, err = a.settingsText(set); err != nil {
+				if text, err = a.settingsText(cmd.Context(), set); err != nil {
 					return err
 				}
 			}
@@ -58,19 +57,7 @@ what the lab's definition says. docs/servers.md has them.`,
 }
 
 // settingsText reads settings; they are not nil.
-func (a *app) settingsText(path string) ([]byte, error) {
-	from := a.env.Stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("settings: %w", err)
-		}
-		defer func() { _ = f.Close() }()
-		from = f
-	}
-	text, err := io.ReadAll(io.LimitReader(from, control.MaxSettings))
-	if err != nil {
-		return nil, fmt.Errorf("settings: %w", err)
-	}
-	return append([]byte{}, text...), nil
+func (a *app) settingsText(ctx context.Context, path string) ([]byte, error) {
+	text, err := a.fileText(ctx, "settings", path)
+	return append([]byte{}, text...), err
 }

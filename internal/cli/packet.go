@@ -135,7 +135,7 @@ func (f *packetFlags) spec(a *app, cmd *cobra.Command) (fault.Spec, error) {
 		}
 		return spec, spec.Validate()
 	}
-	patch, notes, err := f.resolve(qdisc.Netem{})
+	patch, notes, err := f.resolve(cmd.Context(), qdisc.Netem{})
 	if err != nil {
 		return spec, err
 	}

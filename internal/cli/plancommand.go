@@ -136,7 +136,7 @@ func (c *planCommand) world(ctx context.Context, r experiment.Round) (variables 
 	if c.plan.Lab == "" {
 		return variables, "", nil
 	}
-	request, err := c.app.labRequest(c.plan.Lab, "")
+	request, err := c.app.labRequest(ctx, c.plan.Lab, "")
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -64,8 +64,8 @@ func (a *app) policyCheck() *cobra.Command {
 		Long: `Check a policy file, and show what it does with all defaults, from the outermost layer to
 the innermost. What is wrong is said all at once, with line and column; the exit code is 2 then.`,
 		Args: arguments(1, "FILE"), ValidArgsFunction: completePolicies(cobra.ShellCompDirectiveDefault),
-		RunE: a.do(func(_ *cobra.Command, args []string) error {
-			p, err := readPolicy(args[0])
+		RunE: a.do(func(cmd *cobra.Command, args []string) error {
+			_, _, p, err := readPolicy(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -79,16 +79,13 @@ the innermost. What is wrong is said all at once, with line and column; the exit
 	}
 }
 
-// readPolicy is the policy of a file or a built-in name.
-func readPolicy(name string) (policy.Policy, error) {
-	path, text, err := policyfile.Load(name)
-	if err != nil {
-		if !errors.Is(err, qdisc.ErrInvalid) {
-			err = usageError{err}
-		}
-		return policy.Policy{}, err
+// readPolicy is the policy of a file or a built-in name, and its text and where that is from.
+func readPolicy(ctx context.Context, name string) (path string, text []byte, p policy.Policy, err error) {
+	if path, text, err = policyfile.Load(ctx, name); err != nil {
+		return "", nil, p, usageError{err}
 	}
-	return policyfile.Parse(path, text)
+	p, err = policyfile.Parse(path, text)
+	return path, text, p, err
 }
 
 func (a *app) policySchema() *cobra.Command {

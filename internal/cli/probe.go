@@ -12,7 +12,6 @@ import (
 
 	"netemd/internal/client"
 	"netemd/internal/experiment"
-	"netemd/internal/policyfile"
 	"netemd/internal/report"
 	"netemd/probe"
 	"netemd/qdisc"
@@ -88,7 +87,7 @@ func (a *app) probeKind(k kind) *cobra.Command {
 		if err := load.into(cmd, r); err != nil {
 			return err
 		}
-		run, name, err := load.run()
+		run, name, err := load.run(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -102,16 +101,13 @@ func (a *app) probeKind(k kind) *cobra.Command {
 }
 
 // run is how the calls are made beside their request, and the name of their policy.
-func (l *loadFlags) run() (client.ProbeRun, string, error) {
+func (l *loadFlags) run(ctx context.Context) (client.ProbeRun, string, error) {
 	var run client.ProbeRun
 	if l.policy == "" {
 		return run, "", nil
 	}
-	p, err := readPolicy(l.policy)
-	if err != nil {
-		return run, "", err
-	}
-	run.PolicyFile, run.PolicyYAML, err = policyfile.Load(l.policy)
+	path, text, p, err := readPolicy(ctx, l.policy)
+	run.PolicyFile, run.PolicyYAML = path, text
 	return run, p.Name, err
 }
 
@@ -132,7 +128,9 @@ func (a *app) runProbe(ctx context.Context, r probe.Request, run client.ProbeRun
 	defer agent.Close()
 	var rec *report.Recording
 	if to.dir != "" {
-		a.sayEarlier(to.dir)
+		if err := a.prepare(to.dir); err != nil {
+			return err
+		}
 		if rec, err = report.Record(to.dir, r); err != nil {
 			return err
 		}
@@ -201,8 +199,11 @@ func (a *app) prepare(out string) error {
 	if out == "" {
 		return nil
 	}
+	if err := report.Prepare(out); err != nil {
+		return usageError{fmt.Errorf("--out: %w", err)}
+	}
 	a.sayEarlier(out)
-	return report.Prepare(out)
+	return nil
 }
 
 // sayEarlier says that this run's result will be in the place of another's.

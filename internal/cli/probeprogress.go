@@ -67,18 +67,18 @@ type probeProgress struct {
 }
 
 func (a *app) probeProgress(r probe.Request) *probeProgress {
-	p := &probeProgress{*a.progress(), r.WithDefaults()}
-	if !p.terminal {
-		fmt.Fprintf(p.w, "probing %s (%s)\n", r.Target, callsText(p.request))
-	}
-	return p
+	return &probeProgress{*a.progress(), r.WithDefaults()}
 }
 
 func (p *probeProgress) step(at probe.Progress) {
+	begun := p.last != ""
+	p.last = "probing"
 	if !p.terminal {
+		if !begun { // the agent has taken the request
+			fmt.Fprintf(p.w, "probing %s (%s)\n", p.request.Target, callsText(p.request))
+		}
 		return
 	}
-	p.last = "probing"
 	fmt.Fprint(p.w, "\r\x1b[K"+probeLine(p.request, at))
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,9 +51,9 @@ func isPath(s string) bool {
 // configuration, which alone needs an agent.
 func (a *app) findProfile(ctx context.Context, name string) (profile.Profile, error) {
 	if isPath(name) {
-		text, err := os.ReadFile(name)
+		text, err := a.fileText(ctx, "profile", name)
 		if err != nil {
-			return profile.Profile{}, usageError{fmt.Errorf("profile: %w", err)}
+			return profile.Profile{}, err
 		}
 		return profile.Parse(name, text)
 	}
@@ -230,10 +229,10 @@ func (f *packetFlags) fillProfile(a *app, cmd *cobra.Command, spec *fault.Spec) 
 		spec.Direction = fault.Both
 	}
 	to, from := p.Toward(f.profiled.link == ofTarget)
-	if to, err = f.over(a, to, true); err != nil {
+	if to, err = f.over(cmd.Context(), a, to, true); err != nil {
 		return err
 	}
-	if from, err = f.over(a, from, false); err != nil {
+	if from, err = f.over(cmd.Context(), a, from, false); err != nil {
 		return err
 	}
 	spec.Profile = p.Name
@@ -250,8 +249,8 @@ func (f *packetFlags) fillProfile(a *app, cmd *cobra.Command, spec *fault.Spec) 
 
 // over is base with what the flags say; tell says how the queue was sized. A queue that the
 // profile sized is sized anew by netemd where the rate or the delay is another one.
-func (f *packetFlags) over(a *app, base qdisc.Netem, tell bool) (qdisc.Netem, error) {
-	patch, notes, err := f.resolve(base)
+func (f *packetFlags) over(ctx context.Context, a *app, base qdisc.Netem, tell bool) (qdisc.Netem, error) {
+	patch, notes, err := f.resolve(ctx, base)
 	if err != nil {
 		return base, err
 	}

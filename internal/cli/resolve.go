@@ -1,14 +1,16 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"netemd/internal/strictyaml"
 	"netemd/qdisc"
 )
 
@@ -35,7 +37,7 @@ func (w *asked) says() bool { return w.impairs() || *w != asked{instead: w.inste
 
 // resolve makes the patch that turns base into what is asked for, and says how it
 // sized the queue.
-func (w *asked) resolve(base qdisc.Netem) (qdisc.Patch, []string, error) {
+func (w *asked) resolve(ctx context.Context, base qdisc.Netem) (qdisc.Patch, []string, error) {
 	p := w.patch
 	if w.tc != "" {
 		var err error
@@ -51,7 +53,7 @@ func (w *asked) resolve(base qdisc.Netem) (qdisc.Patch, []string, error) {
 			return p, nil, fmt.Errorf("--tc: %w", err)
 		}
 	}
-	if err := w.shape(&p); err != nil {
+	if err := w.shape(ctx, &p); err != nil {
 		return p, nil, err
 	}
 	if err := w.slots(base, &p); err != nil {
@@ -69,19 +71,18 @@ func (w *asked) resolve(base qdisc.Netem) (qdisc.Patch, []string, error) {
 }
 
 // shape reads the table of a custom distribution.
-func (w *asked) shape(p *qdisc.Patch) error {
+func (w *asked) shape(ctx context.Context, p *qdisc.Patch) error {
 	switch {
 	case w.samples == "":
 		return nil
 	case p.Distribution != nil:
 		return usageError{errors.New("want one of --distribution and --distribution-file, not both")}
 	}
-	f, err := os.Open(w.samples)
+	text, err := strictyaml.Load(ctx, w.samples)
 	if err != nil {
-		return usageError{fmt.Errorf("--distribution-file: %w", err)}
+		return usageError{fmt.Errorf("--distribution-file: %w; want %s", err, wantTable)}
 	}
-	defer f.Close()
-	samples, err := qdisc.ParseSamples(f)
+	samples, err := qdisc.ParseSamples(bytes.NewReader(text))
 	if err != nil {
 		return usageError{fmt.Errorf("--distribution-file %q: %w; want %s", w.samples, unformed(err), wantTable)}
 	}

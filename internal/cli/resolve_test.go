@@ -40,7 +40,7 @@ func TestDistributionFile(t *testing.T) {
 		t.Errorf("distribution %q with %v", got.Distribution, got.Samples)
 	}
 	garbage := write("garbage", strings.Repeat("\x00\xff", 1000))
-	for path, want := range map[string]string{dir: "is a directory", "/dev/zero": "token too long", garbage: `...`, bad: `has "x"`} {
+	for path, want := range map[string]string{dir: "is a directory", "/dev/zero": "is too large", garbage: `...`, bad: `has "x"`} {
 		w.stderr.Reset()
 		code := w.run(t.Context(), append(args, path)...)
 		text, _, _ := strings.Cut(w.stderr.String(), "\n")

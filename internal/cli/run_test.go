@@ -323,7 +323,7 @@ func TestOutIsTriedFirst(t *testing.T) {
 		w := world{agent: newFakeAgent()}
 		w.agent.during = func() { t.Errorf("%s measured", command) }
 		args := append(strings.Fields(command), "--target", "pg", "--out", filepath.Join(file, "dir"))
-		if code := w.run(t.Context(), args...); code != exitError || w.stdout.Len() > 0 || !strings.Contains(w.stderr.String(), "not a directory") {
+		if code := w.run(t.Context(), args...); code != exitUsage || w.stdout.Len() > 0 || !strings.Contains(w.stderr.String(), "--out: ") || !strings.Contains(w.stderr.String(), "not a directory") {
 			t.Errorf("%s: exit code %d, %q", command, code, w.stderr.String())
 		}
 	}

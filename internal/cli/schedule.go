@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,9 +27,9 @@ func scheduleFlag(cmd *cobra.Command, path *string) {
 // fillSchedule gives spec the timetable of the file. The direction is both where none was said
 // and the two differ.
 func (f *packetFlags) fillSchedule(a *app, cmd *cobra.Command, spec *fault.Spec) error {
-	text, err := os.ReadFile(f.schedule)
+	text, err := a.fileText(cmd.Context(), "schedule", f.schedule)
 	if err != nil {
-		return usageError{fmt.Errorf("schedule: %w", err)}
+		return err
 	}
 	s, err := timetable.Parse(f.schedule, text, func(name string) (profile.Profile, error) { return a.findProfile(cmd.Context(), name) })
 	if err != nil {

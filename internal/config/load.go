@@ -1,11 +1,10 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 
 	"netemd/internal/strictyaml"
 )
@@ -27,15 +26,10 @@ func Load(path string) (File, error) {
 	if !named {
 		path = DefaultPath
 	}
-	f, err := os.Open(path)
+	text, err := strictyaml.Load(context.Background(), path)
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return File{Config: Default()}, nil
 	}
-	if err != nil {
-		return File{}, fmt.Errorf("configuration: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err != nil {
 		return File{}, fmt.Errorf("configuration: %w", err) // the kernel's has the path
 	}

@@ -225,11 +225,31 @@ func (m *Manager) service(lab string, kind string, at netip.AddrPort) (serviceRe
 		return serviceRecord{}, fmt.Errorf("%w %q: %w", ErrUnknown, lab, err)
 	}
 	for _, s := range r.record.Services {
-		if s.Kind == kind && s.Address.Port() == at.Port() && slices.Contains(r.layout.addresses(s.Node), at.Addr()) {
+		if s.Kind == kind && r.listens(s, at) {
 			return s, nil
 		}
 	}
 	return serviceRecord{}, fmt.Errorf("lab %s: no %s at %v", lab, kind, at)
+}
+
+// listens reports whether a service is at one of its node's addresses.
+func (r *running) listens(s serviceRecord, at netip.AddrPort) bool {
+	return s.Address.Port() == at.Port() && slices.Contains(r.layout.addresses(s.Node), at.Addr())
+}
+
+// ServiceAt names the service, LAB/SERVICE, of a lab that is up that listens at one of its
+// node's addresses.
+func (m *Manager) ServiceAt(lab string, at netip.AddrPort) (name string, ok bool) {
+	r, err := m.get(lab)
+	if err != nil || m.why(r) != nil {
+		return "", false
+	}
+	for _, s := range r.record.Services {
+		if r.listens(s, at) {
+			return lab + "/" + s.Name, true
+		}
+	}
+	return "", false
 }
 
 // namespaceState is what stands at a node's name.

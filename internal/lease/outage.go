@@ -171,6 +171,30 @@ func (m *Manager) record(id string) (fault.Fault, bool) {
 	return fault.Fault{}, false
 }
 
+// Strikes are what outages did to a service, LAB/SERVICE, as far as it is kept, those of faults
+// that have ended first, and of those only strikes whose end is known.
+func (m *Manager) Strikes(service string) (all []fault.StrikeRecord) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	add := func(r *fault.OutageRun, ended bool) {
+		if r == nil {
+			return
+		}
+		for _, s := range r.Strikes {
+			if s.Service == service && (!ended || !s.Ready.IsZero()) {
+				all = append(all, s)
+			}
+		}
+	}
+	for _, f := range m.records {
+		add(f.Outages, true)
+	}
+	for _, h := range m.inOrder() {
+		add(h.run, false)
+	}
+	return all
+}
+
 // sameServices names what a and b make fail.
 func sameServices(a, b fault.Spec) []string {
 	if a.Outage == nil || b.Outage == nil {

@@ -1,9 +1,9 @@
 package policyfile
 
 import (
+	"context"
 	"embed"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 
@@ -48,13 +48,10 @@ func Builtins() []policy.Policy { return append([]policy.Policy(nil), builtins()
 
 // Load is the text of what a command line calls a policy: the name of a built-in one, or the
 // path of a file, which has a / or ends in .yaml or .yml; path is what it is called in errors.
-// The error is a *qdisc.FieldError for an unknown name, or os.ReadFile's.
-func Load(name string) (path string, text []byte, err error) {
+// The error is a *qdisc.FieldError for an unknown name, or that of strictyaml.Load.
+func Load(ctx context.Context, name string) (path string, text []byte, err error) {
 	if strings.ContainsRune(name, '/') || strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
-		if text, err = os.ReadFile(name); err == nil && len(text) > strictyaml.MaxSize {
-			err = &qdisc.FieldError{Field: "policy", Value: name, Why: "is larger than 1 MiB"}
-		}
-		if err != nil {
+		if text, err = strictyaml.Load(ctx, name); err != nil {
 			return "", nil, fmt.Errorf("policy: %w", err)
 		}
 		return name, text, nil

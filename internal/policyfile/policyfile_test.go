@@ -188,20 +188,20 @@ func TestSchema(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	if path, text, err := Load("breaker"); err != nil || path != "breaker.yaml" || !strings.Contains(string(text), "consecutive: 5") {
+	if path, text, err := Load(t.Context(), "breaker"); err != nil || path != "breaker.yaml" || !strings.Contains(string(text), "consecutive: 5") {
 		t.Errorf("%s, %v", path, err)
 	}
-	if _, _, err := Load("braker"); err == nil || !strings.Contains(err.Error(), "did you mean breaker?") || !errors.Is(err, qdisc.ErrInvalid) {
+	if _, _, err := Load(t.Context(), "braker"); err == nil || !strings.Contains(err.Error(), "did you mean breaker?") || !errors.Is(err, qdisc.ErrInvalid) {
 		t.Error(err)
 	}
 	path := filepath.Join(t.TempDir(), "own.yaml")
-	if _, _, err := Load(path); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := Load(t.Context(), path); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 	if err := os.WriteFile(path, []byte(every), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, text, err := Load(path); err != nil || got != path || string(text) != every {
+	if got, text, err := Load(t.Context(), path); err != nil || got != path || string(text) != every {
 		t.Error(got, err)
 	}
 }

@@ -147,6 +147,9 @@ func (f *flow) settle(events []probe.Retransmission, lost uint64, now int64) {
 			f.attr.Neighbour(e)
 		}
 	}
+	if f.config.Down != nil {
+		f.attr.Down(f.config.Down())
+	}
 	final := f.attr.Flush(now)
 	for _, s := range final {
 		f.recorder.Add(s)

@@ -37,6 +37,10 @@ type Config struct {
 	// Drops, when set, begins a record of the packets that faults drop, for the run.
 	Drops func() (Drops, error)
 
+	// Down, when set, says in which times faults have had the server's processes stopped or
+	// ended so far; it is asked a few times a second.
+	Down func() []probe.Downtime
+
 	// start is evidence.Start, or a test's refusal.
 	start func(evidence.Config) (*evidence.Collector, error)
 }

@@ -61,6 +61,7 @@ var reasons = map[probe.Cause]string{
 	probe.Neighbour:      "address resolution",
 	probe.Dropped:        "data that the fault dropped",
 	probe.Queueing:       "what was held back on the way",
+	probe.ServerDown:     "a server whose processes a fault had stopped or ended",
 	probe.Unknown:        "no known cause",
 }
 

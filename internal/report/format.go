@@ -44,7 +44,7 @@ func Percent(p *float64) string {
 
 // CauseOrder is the order in which causes are told.
 var CauseOrder = []probe.Cause{
-	probe.SYNRetransmit, probe.RTO, probe.TLP, probe.FastRetransmit, probe.Dropped, probe.Neighbour, probe.Queueing, probe.PolicyWait, probe.Unknown,
+	probe.SYNRetransmit, probe.RTO, probe.TLP, probe.FastRetransmit, probe.Dropped, probe.Neighbour, probe.Queueing, probe.ServerDown, probe.PolicyWait, probe.Unknown,
 }
 
 // Slow is the number of calls above the threshold.

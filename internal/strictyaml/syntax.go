@@ -24,7 +24,7 @@ const (
 func (f *Format) plain(text []byte) *Mistake {
 	maxLines := cmp.Or(f.MaxLines, DefaultMaxLines)
 	if len(text) > MaxSize {
-		return &Mistake{Key: Whole, Wrong: "is too large", Want: fmt.Sprintf("at most %d bytes", MaxSize)}
+		return tooLarge("")
 	}
 	n, open := 0, 0
 	for line := range bytes.Lines(text) {

@@ -235,3 +235,33 @@ func TestOutageCrash(t *testing.T) {
 		}
 	}
 }
+
+// TestOutageExplainsSlowCalls: calls that waited for a stopped server have that as their
+// cause, and the agent knows it from its own record, on the clock of the calls.
+func TestOutageExplainsSlowCalls(t *testing.T) {
+	t.Parallel()
+	testenv.Root(t)
+	a := start(t)
+	a.must("lab", "up", "echo", "--as", "halt")
+	dir := t.TempDir()
+	a.must("process", "stop", "halt/web", "--down", "400ms", "--every", "900ms", "--", filepath.Join(bin, "netemctl"), "--socket", a.socket,
+		"probe", "http", "--target", "halt/http", "--pace", "20ms", "-n", "150", "--timeout", "5s", "--out", dir)
+	var result struct {
+		Data struct{ Causes map[string]int }
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "result.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &result)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := 0
+	for _, n := range result.Data.Causes {
+		all += n
+	}
+	// About one call in each of four stops or more; what is slow for another reason is rare.
+	if down := result.Data.Causes["server_down"]; down < 2 || down < all-1 {
+		t.Errorf("causes of slow calls %v, want server_down", result.Data.Causes)
+	}
+}

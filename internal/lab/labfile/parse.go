@@ -1,10 +1,9 @@
 package labfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,8 +60,8 @@ func Parse(text []byte, from Source) (lab.Definition, error) {
 }
 
 // Load reads the file at path, and the lab in it; relative paths in it are relative to its
-// folder. The error matches fs.ErrNotExist or fs.ErrPermission, or is Parse's.
-func Load(path string) (Request, lab.Definition, error) {
+// folder. The error is that of strictyaml.Load, or Parse's.
+func Load(ctx context.Context, path string) (Request, lab.Definition, error) {
 	refuse := func(err error) (Request, lab.Definition, error) {
 		return Request{}, lab.Definition{}, fmt.Errorf("lab file: %w", err)
 	}
@@ -70,12 +69,7 @@ func Load(path string) (Request, lab.Definition, error) {
 	if err != nil {
 		return refuse(err)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return refuse(err)
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	text, err := strictyaml.Load(ctx, path)
 	if err != nil {
 		return refuse(err)
 	}
