@@ -86,6 +86,12 @@ func newPlaceNamed(t *testing.T, name string) place {
 				t.Error(err)
 			}
 		})
+		// IPv6 sends on its own when a device comes up: a fault would meet that.
+		if err := namespaces.Do(t.Context(), ns, func() error {
+			return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0o644)
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	err := namespaces.CreateVeth(
 		namespaces.VethEnd{Namespace: p.near, Name: "v0", Addresses: []netip.Prefix{netip.MustParsePrefix("10.78.0.1/24")}},
