@@ -79,9 +79,13 @@ func (m *Manager) order(r *running, rec *serviceRecord, s ServiceDefinition) (se
 		if err != nil {
 			return o, err
 		}
-		o.Identity = id
+		socket, err := newSocket(rec.Home, control.Socket)
+		if err != nil {
+			return o, err
+		}
+		// It takes on its user by itself, since the socket is in a folder of root's.
 		o.Environment = append(o.Environment, "PGPASSWORD="+password)
-		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port()), "--database", url}
+		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port()), "--control", socket, "--user", fmt.Sprintf("%d:%d", id.UID, id.GID), "--database", url}
 	default:
 		o.Identity = id
 		o.Command = []string{"--port", fmt.Sprint(rec.Address.Port())}

@@ -1,7 +1,7 @@
 package testbed
 
 import (
-	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
@@ -62,9 +62,12 @@ type echoCounts struct{ counters }
 func (e *echoCounts) Settings() []byte { return nil }
 
 // Set implements control.Controlled.
-func (e *echoCounts) Set(text []byte) error {
+func (e *echoCounts) Set(text []byte) error { return noSettings(HTTPEchoChild, text) }
+
+// noSettings refuses any of a server that has none.
+func noSettings(kind string, text []byte) error {
 	if len(strings.TrimSpace(string(text))) > 0 {
-		return errors.New("settings: an http-echo has none, want http-tier")
+		return fmt.Errorf("settings: a service of kind %s has none, want %s", kind, TierChild)
 	}
 	return nil
 }

@@ -152,7 +152,14 @@ func (l *ledger) answered(ctx context.Context, payment int64) error {
 // audit reads the account's rows.
 func (l *ledger) audit(ctx context.Context, account string) (Audit, error) {
 	a := Audit{Account: account}
-	err := l.pool.QueryRow(ctx, `select count(*), count(key) - count(distinct key), count(*) filter (where answered = 0) from ledger where account = $1`,
-		account).Scan(&a.Rows, &a.Doubled, &a.Unanswered)
+	err := l.pool.QueryRow(ctx, audited+" where account = $1", account).Scan(&a.Rows, &a.Doubled, &a.Unanswered)
 	return a, err
 }
+
+// auditAll reads the rows of all accounts; a key is one of its account.
+func (l *ledger) auditAll(ctx context.Context) (a Audit, err error) {
+	err = l.pool.QueryRow(ctx, audited).Scan(&a.Rows, &a.Doubled, &a.Unanswered)
+	return a, err
+}
+
+const audited = `select count(*), count(key) - count(distinct (account, key)) filter (where key is not null), count(*) filter (where answered = 0) from ledger`

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"netemd/probe/policy"
 )
 
@@ -72,7 +74,11 @@ type answer struct {
 
 func TestPayment(t *testing.T) {
 	url := database(t)
-	at := serve(t, func(ctx context.Context, l net.Listener) error { return Payment(ctx, l, url) })
+	payments := NewPayments()
+	if _, ok := payments.Counters()["rows"]; ok {
+		t.Error("rows without a ledger")
+	}
+	at := serve(t, func(ctx context.Context, l net.Listener) error { return payments.Serve(ctx, l, url) })
 	transport := &http.Transport{DisableKeepAlives: true}
 	client := http.Client{Transport: transport}
 	ask := func(method, path, key, body string) (a answer) {
@@ -129,6 +135,13 @@ func TestPayment(t *testing.T) {
 				t.Errorf("another body: %+v", a)
 			}
 		}
+		// Four accounts with the same key: two answers of each lost, two replays, one other body.
+		want := map[string]int64{
+			"hits": 20, "ok": 8, "replays": 8, "lost": 8, "errors": 4, "conflicts": 0, "in_flight": 0, "rows": 4, "doubled": 0, "unanswered": 0,
+		}
+		if d := cmp.Diff(want, payments.Counters()); d != "" {
+			t.Errorf("counters (-want +got):\n%s", d)
+		}
 	})
 	t.Run("wrong clients", func(t *testing.T) {
 		for i := range 3 {
@@ -138,6 +151,10 @@ func TestPayment(t *testing.T) {
 		audit("keys", 409, Audit{Rows: 3, Unanswered: 3})
 		audit("none", 409, Audit{Rows: 3, Unanswered: 2})
 		audit("nobody", 404, Audit{})
+		payments.Reset()
+		if c := payments.Counters(); c["hits"] != 0 || c["rows"] != 10 || c["unanswered"] != 5 {
+			t.Errorf("counters %v, want those of the ledger after a reset", c)
+		}
 	})
 	t.Run("one key at the same time", func(t *testing.T) {
 		answers := make([]answer, 10)

@@ -24,7 +24,7 @@ import (
 // The names of the servers among this program's children. Their argument:
 //
 //	--port PORT       to listen on, at all addresses
-//	--control PATH    the unix socket of its control, of http-echo and http-tier
+//	--control PATH    the unix socket of its control, of http-echo, http-tier and payment
 //	--user UID:GID    whom it becomes once it listens
 //	--settings YAML   what an http-tier does (package settings)
 //
