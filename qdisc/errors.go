@@ -53,3 +53,23 @@ func InField(field string, err error) error {
 	named.Field = field
 	return &named
 }
+
+// Renamed gives each FieldError of err, which may be joined of several, the name that field
+// makes of its own: a validation's paths become flags, or the keys of a file. What is joined
+// stays so, other errors stay as they are, and nil stays nil.
+func Renamed(err error, field func(string) string) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what a validation joined, not deeper in a chain
+		var errs []error
+		for _, e := range joined.Unwrap() {
+			errs = append(errs, Renamed(e, field))
+		}
+		return errors.Join(errs...)
+	}
+	fe, ok := errors.AsType[*FieldError](err)
+	if !ok {
+		return err
+	}
+	named := *fe
+	named.Field = field(fe.Field)
+	return &named
+}

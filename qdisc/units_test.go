@@ -185,3 +185,19 @@ func TestInField(t *testing.T) {
 		t.Errorf("without a field: got %q, want %q", got, want)
 	}
 }
+
+func TestRenamed(t *testing.T) {
+	flag := func(field string) string { return "--" + field }
+	other := errors.New("other")
+	one := &FieldError{Field: "loss", Value: "x", Want: "a percentage"}
+	err := Renamed(errors.Join(one, other, errors.Join(&FieldError{Field: "delay"})), flag)
+	if want := "--loss \"x\": want a percentage\nother\n--delay: want "; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	if !errors.Is(err, ErrInvalid) || !errors.Is(err, other) || one.Field != "loss" {
+		t.Errorf("%v: what it was is lost, or was changed: %v", err, one)
+	}
+	if Renamed(nil, flag) != nil {
+		t.Error("nil became an error")
+	}
+}

@@ -155,24 +155,13 @@ func (a *app) appCommand(f *appFlags, name, argument, short, long string, parse 
 
 // appFields names fields as the flags that they came from.
 func appFields(err error) error {
-	names := map[string]string{
-		"status": "--status", "code": "--code", "retry_after": "--retry-after", "pushback": "--pushback", "jitter": "--jitter", "method": "--method",
-		"path": "--path", "header": "--header",
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of errors.Join alone
-		var errs []error
-		for _, e := range joined.Unwrap() {
-			errs = append(errs, appFields(e))
+	return qdisc.Renamed(err, func(field string) string {
+		switch field {
+		case "status", "code", "retry_after", "pushback", "jitter", "method", "path", "header":
+			return "--" + strings.ReplaceAll(field, "_", "-")
 		}
-		return errors.Join(errs...)
-	}
-	f, ok := errors.AsType[*qdisc.FieldError](err)
-	if !ok || names[f.Field] == "" {
-		return err
-	}
-	named := *f
-	named.Field = names[f.Field]
-	return &named
+		return field
+	})
 }
 
 // requestView is a fault of requests as JSON.

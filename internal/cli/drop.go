@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -150,20 +151,7 @@ var contentFlag = map[string]string{"count": "--count", "per_connection": "--per
 
 // contentFields gives the errors of a rule the names of the flags.
 func contentFields(err error) error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what was joined, not what is in it
-		var out []error
-		for _, e := range all.Unwrap() {
-			out = append(out, contentFields(e))
-		}
-		return errors.Join(out...)
-	}
-	var f *qdisc.FieldError
-	if errors.As(err, &f) && contentFlag[f.Field] != "" {
-		named := *f
-		named.Field = contentFlag[f.Field]
-		return &named
-	}
-	return err
+	return qdisc.Renamed(err, func(field string) string { return cmp.Or(contentFlag[field], field) })
 }
 
 // completeWhat completes what is chosen.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -91,20 +90,12 @@ func wholeNumber(s string) (int, error) {
 
 // outageFields gives the errors of an outage the names of the flags.
 func outageFields(err error) error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what was joined, not what is in it
-		var out []error
-		for _, e := range all.Unwrap() {
-			out = append(out, outageFields(e))
+	return qdisc.Renamed(err, func(field string) string {
+		if field == "services" || field == "action" {
+			return field
 		}
-		return errors.Join(out...)
-	}
-	var f *qdisc.FieldError
-	if errors.As(err, &f) && f.Field != "services" && f.Field != "action" {
-		named := *f
-		named.Field = "--" + f.Field
-		return &named
-	}
-	return err
+		return "--" + field
+	})
 }
 
 // completeServices completes the services of the labs that are up.

@@ -67,18 +67,7 @@ func (s *toxicSpot) seed(toxics []fault.Toxic) error {
 
 // flagged names fields as the flags that they came from.
 func flagged(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // of errors.Join alone
-	if !ok {
-		return err
-	}
-	var errs []error
-	for _, e := range joined.Unwrap() {
-		if f, ok := errors.AsType[*qdisc.FieldError](e); ok {
-			e = &qdisc.FieldError{Field: "--" + f.Field, Value: f.Value, Why: f.Why, Want: f.Want}
-		}
-		errs = append(errs, e)
-	}
-	return errors.Join(errs...)
+	return qdisc.Renamed(err, func(field string) string { return "--" + field })
 }
 
 // toxicApply applies several toxics as one fault.

@@ -136,22 +136,7 @@ func (k Keys) Validate() error {
 }
 
 // inKeys gives each *qdisc.FieldError of a Netem's validation the key of its field.
-func inKeys(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the validation's own
-		var errs []error
-		for _, e := range joined.Unwrap() {
-			errs = append(errs, inKeys(e))
-		}
-		return errors.Join(errs...)
-	}
-	f, ok := errors.AsType[*qdisc.FieldError](err)
-	if !ok {
-		return err
-	}
-	named := *f
-	named.Field = keyOf(f.Field)
-	return &named
-}
+func inKeys(err error) error { return qdisc.Renamed(err, keyOf) }
 
 // keyOf is the key of a field: "jitter" of "delay.jitter", "loss_gemodel" of
 // "loss.gemodel.p".

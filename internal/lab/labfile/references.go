@@ -1,7 +1,6 @@
 package labfile
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -99,25 +98,7 @@ func unknown(key, name, what string, known []string) *strictyaml.Mistake {
 
 // keys gives each *qdisc.FieldError of a definition's validation the key of the file: a
 // service is in a list there, and a base impairment has keys of its own.
-func (f *file) keys(err error) error {
-	if err == nil {
-		return nil
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the validation's own
-		var errs []error
-		for _, e := range joined.Unwrap() {
-			errs = append(errs, f.keys(e))
-		}
-		return errors.Join(errs...)
-	}
-	e, ok := errors.AsType[*qdisc.FieldError](err)
-	if !ok {
-		return err
-	}
-	named := *e
-	named.Field = f.key(e.Field)
-	return &named
-}
+func (f *file) keys(err error) error { return qdisc.Renamed(err, f.key) }
 
 var (
 	baseField    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^links\[(\d+)\]\.(a_to_b|b_to_a)(.*)$`) })

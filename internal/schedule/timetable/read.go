@@ -1,7 +1,6 @@
 package timetable
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"sync"
@@ -161,26 +160,12 @@ type rampField struct {
 
 // inKeys gives each *qdisc.FieldError of a schedule's validation the key of its field.
 func inKeys(err error) error {
-	if err == nil {
-		return nil
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the validation's own
-		var errs []error
-		for _, e := range joined.Unwrap() {
-			errs = append(errs, inKeys(e))
+	return qdisc.Renamed(err, func(field string) string {
+		for _, r := range ramps() {
+			if r.field.MatchString(field) {
+				return r.field.ReplaceAllString(field, r.key)
+			}
 		}
-		return errors.Join(errs...)
-	}
-	f, ok := errors.AsType[*qdisc.FieldError](err)
-	if !ok {
-		return err
-	}
-	named := *f
-	for _, r := range ramps() {
-		if r.field.MatchString(named.Field) {
-			named.Field = r.field.ReplaceAllString(named.Field, r.key)
-			break
-		}
-	}
-	return &named
+		return field
+	})
 }
