@@ -19,7 +19,9 @@ import (
 	"netemd/internal/config"
 	"netemd/internal/content"
 	"netemd/internal/fault"
+	"netemd/internal/lab/labfile"
 	"netemd/internal/target"
+	"netemd/internal/testenv"
 	"netemd/namespaces"
 	"netemd/qdisc"
 )
@@ -312,5 +314,52 @@ func TestConnectionsOfAPeer(t *testing.T) {
 		if _, err := s.admit(&discard{}, peerInfo{owner: "uid 0 (root)"}); err != nil {
 			t.Fatalf("root: %v", err)
 		}
+	}
+}
+
+// Rules name what a fault of requests, or of processes, is aimed at: the target, and each
+// service.
+func TestRulesOfServicesAndRequests(t *testing.T) {
+	testenv.Root(t)
+	dir := reachable(t)
+	name := fmt.Sprintf("nt-rules-%d", os.Getpid())
+	_, c := serveWith(t, Config{StateDir: dir, Settings: settings(func(c *config.Config) {
+		c.Socket.Mode = 0o666
+		c.Allow = []access.Rule{{
+			Users: []string{"65534"}, Verbs: []access.Verb{access.Apply, access.Clear, access.List}, Targets: []string{name + "/web", name + "/http"},
+		}}
+	})})
+	if _, err := c.LabUp(t.Context(), labfile.Request{Name: "echo", As: name}, nil); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (int, string) {
+		return netemctl(t, nobody, nil, append([]string{"--socket", filepath.Join(dir, "netemd.sock")}, args...)...)
+	}
+	roots, err := c.Apply(t.Context(), fault.Spec{Outage: &fault.Outage{Action: fault.Stop, Services: []string{name + "/rpc"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"process stop LAB/echo --down 10ms", 7, "may not apply on LAB/echo"},
+		{"process stop LAB/web LAB/echo --down 10ms", 7, "may not apply on LAB/echo"},
+		{"process stop LAB/web --down 10ms", 0, ""},
+		{"app error --target LAB/grpc --rate 5% --status 503", 7, "may not apply on LAB/grpc"},
+		{"app error --target LAB/http --rate 5% --status 503", 0, ""},
+		{"lab server LAB/echo --reset", 7, "may not apply on LAB/echo"},
+		{"clear " + roots.ID, 7, "may not clear on LAB/rpc"},
+		{"clear --all", 0, ""},
+	} {
+		code, said := run(strings.Fields(strings.ReplaceAll(tt.args, "LAB", name))...)
+		if want := strings.ReplaceAll(tt.want, "LAB", name); code != tt.code || !strings.Contains(said, want) {
+			t.Errorf("%s: exit code %d, want %d, and %q in: %s", tt.args, code, tt.code, want, said)
+		}
+	}
+	left, err := c.List(t.Context())
+	if err != nil || len(left) != 1 || left[0].ID != roots.ID {
+		t.Errorf("left after clear --all of a user: %+v, %v, want fault %s of root", left, err, roots.ID)
 	}
 }
