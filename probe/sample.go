@@ -233,6 +233,15 @@ func (s *Sample) unasked() bool {
 	return len(s.Attempts) == 0 && (s.Class == Rejected || s.Degraded != "")
 }
 
+// Tries are what of the call reached for the network: its attempts; itself, where no policy
+// made any; nothing, where its policy refused it before the first.
+func (s *Sample) Tries() []Sample {
+	if len(s.Attempts) == 0 && !s.unasked() {
+		return []Sample{*s}
+	}
+	return s.Attempts
+}
+
 // What a transport does to a call by itself is told as an event, too: PolicyTransport and
 // EventReplayed, when it has sent a call again on another connection.
 const (

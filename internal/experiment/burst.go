@@ -10,17 +10,9 @@ import (
 	"netemd/probe"
 )
 
-// tries are the attempts of a call that reached for the network.
-func tries(s probe.Sample) []probe.Sample {
-	if len(s.Attempts) == 0 && s.Class != probe.Rejected && s.Degraded == "" {
-		return []probe.Sample{s}
-	}
-	return s.Attempts
-}
-
 // retries are those of a call beside its first attempt.
 func retries(s probe.Sample) []probe.Sample {
-	all := tries(s)
+	all := s.Tries()
 	return all[min(1, len(all)):]
 }
 
@@ -42,7 +34,7 @@ func (o Observation) starts(of func(probe.Sample) []probe.Sample) (all []int64) 
 func (o Observation) burst(metric string, width time.Duration) (float64, error) {
 	of := retries
 	if metric == "attempts_peak" {
-		of = tries
+		of = func(s probe.Sample) []probe.Sample { return s.Tries() }
 	}
 	all := o.starts(of)
 	if len(all) == 0 {

@@ -192,11 +192,7 @@ func (a axes) attempts(samples []probe.Sample) {
 	var bins [columns]int
 	peak := 0
 	for _, s := range samples {
-		all := s.Attempts
-		if len(all) == 0 && s.Class != probe.Rejected && s.Degraded == "" {
-			all = []probe.Sample{s}
-		}
-		for _, one := range all {
+		for _, one := range s.Tries() {
 			i := int(float64(one.StartNS-a.begin) / float64(a.end-a.begin) * columns)
 			if i = min(columns-1, max(0, i)); i >= 0 {
 				bins[i]++
