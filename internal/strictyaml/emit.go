@@ -99,8 +99,11 @@ func flat(t tree) bool {
 func flow(t tree) string {
 	parts := make([]string, len(t.values))
 	for i, in := range t.values {
-		if parts[i] = flow(in); t.way != asList {
+		switch parts[i] = flow(in); {
+		case t.way != asList:
 			parts[i] = scalar(t.keys[i]) + ": " + parts[i]
+		case in.way == asScalar && !in.plain && parts[i] == in.text && strings.Contains(in.text, ":"):
+			parts[i] = `"` + in.text + `"` // [web:80] is a list of a mapping to the library
 		}
 	}
 	switch {

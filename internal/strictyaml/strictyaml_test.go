@@ -73,7 +73,7 @@ const whole = `shop: corner
 open: true
 rooms:
   z: {}
-  a: {size: 3, shelf: {of: x, count: 2, rate: 10mbit, most: 64KiB}, doors: [l, r]}
+  a: {size: 3, shelf: {of: x, count: 2, rate: 10mbit, most: 64KiB}, doors: [l, "r:80"]}
   "1": {}
 labels: {net.ipv4.x: 3, b: "true"}
 ports: 80
@@ -99,7 +99,7 @@ func TestRead(t *testing.T) {
 	want := shop{
 		Name: "corner", Open: true,
 		Rooms: Named[room]{
-			{"z", room{}}, {"a", room{Size: 3, Shelf: &stock{Of: "x", Count: 2, Rate: 10e6 / 8, Most: 64 << 10}, Doors: []string{"l", "r"}}}, {"1", room{}},
+			{"z", room{}}, {"a", room{Size: 3, Shelf: &stock{Of: "x", Count: 2, Rate: 10e6 / 8, Most: 64 << 10}, Doors: []string{"l", "r:80"}}}, {"1", room{}},
 		},
 		Labels: Named[string]{{"net.ipv4.x", "3"}, {"b", "true"}},
 		Ports:  Several[uint16]{80}, Wait: 10 * time.Millisecond, Loss: &loss, Net: netip.MustParsePrefix("10.1.0.0/24"),
