@@ -109,6 +109,9 @@ type Sample struct {
 	// Replay says that the answer was that of an earlier request with the same idempotency
 	// key (X-Idempotency-Replay: true of HTTP).
 	Replay bool `json:"replay,omitempty"`
+	// Marked are the parts of the answer that the peer did without, in its own words
+	// (X-Degraded of HTTP), such as stock=default; else it is an answer like any other.
+	Marked string `json:"marked,omitempty"`
 	// Info is the socket's own account, read before it was closed.
 	Info *TCPInfo `json:"tcp_info,omitempty"`
 	// Made are the settings of the connection, where this call made it. They are told once

@@ -23,7 +23,7 @@ var groups = []string{"pg", "http", "correctness", "client"}
 // order is that of the experiments of each group.
 var order = map[string][]string{
 	"pg":          {"baseline", "latency-budget", "hang-or-down", "reset-retry", "truncated", "retry-storm", "breaker-recovery", "loss-tail"},
-	"http":        {"retry-amplification", "jitter-burst", "breaker", "storm"},
+	"http":        {"retry-amplification", "jitter-burst", "breaker", "deadline-waste", "storm"},
 	"correctness": {"idempotency", "same-key-race", "jitter-statistics", "trace-correlation", "half-open"},
 	"client":      {"tcp-modes", "packet-modes", "app-faults"},
 }

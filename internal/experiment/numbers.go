@@ -118,6 +118,8 @@ func (g *group) value(r kpi.Ref) (kpi.Value, error) {
 			return kpi.Value{}, err
 		}
 		return g.of.median(func(x Observation) (float64, error) { return x.burst(r.Metric, width) })
+	case "marked":
+		return g.of.marked()
 	case "retry_delay":
 		return g.of.delays(r.Kind)
 	case "retries_outside":
@@ -206,6 +208,19 @@ func (o Observations) median(f func(Observation) (float64, error)) (kpi.Value, e
 	slices.Sort(all)
 	n := len(all)
 	return kpi.Value{Number: (all[(n-1)/2] + all[n/2]) / 2}, nil
+}
+
+// marked are the good calls whose answers said that something was done without.
+func (o Observations) marked() (kpi.Value, error) {
+	n := 0
+	for _, x := range o {
+		for _, s := range x.Samples {
+			if s.Class == probe.OK && s.Marked != "" {
+				n++
+			}
+		}
+	}
+	return number(n)
 }
 
 // slowest is the longest time from a phase's beginning to the end of its first good call.

@@ -35,6 +35,8 @@ type Observation struct {
 	Grace  time.Duration
 	// Servers is what the lab's servers counted in the phase, by SERVICE.COUNTER.
 	Servers map[string]int64
+	// Unsettled says why that is not all that its calls made them do; empty otherwise.
+	Unsettled string
 	// Void says why nothing of it counts: a fault that was lost, a run that broke off. Empty
 	// otherwise.
 	Void string

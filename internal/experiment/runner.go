@@ -45,7 +45,7 @@ type Runner struct {
 
 	observations Observations
 	// served is what the servers counted in the phase that is observed next.
-	served map[string]int64
+	served reading
 	// stood are the times of the repeat's faults.
 	stood []interval
 }
@@ -99,7 +99,7 @@ func (r *Runner) calls(ctx context.Context, c plan.Case, phase string, repeat in
 	}
 	before := r.readServers(ctx)
 	calls, err := r.call(ctx, c, phase, repeat, e)
-	r.served = increase(before, r.readServers(ctx))
+	r.served = increase(before, r.settled(ctx))
 	r.observe(c, phase, repeat, calls, window(calls.Samples), nil, err)
 	return err
 }
@@ -141,7 +141,7 @@ func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
 		var calls Calls
 		before := r.readServers(ctx)
 		calls, err = r.call(ctx, c, kpi.Fault, repeat, c.Fault)
-		r.served = increase(before, r.readServers(ctx))
+		r.served = increase(before, r.settled(ctx))
 		s.release(ctx)
 		r.observe(c, kpi.Fault, repeat, calls, window(calls.Samples), s.outcome(c), err)
 	}
@@ -201,10 +201,14 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 		begin = at(t.begin)
 		r.observe(c, kpi.Warmup, repeat, calls, Span{all.Begin, begin}, nil, err)
 	}
-	r.served = t.served
+	atEnd := r.settled(ctx)
+	if c.Recovery.For == 0 {
+		t.faulted = atEnd
+	}
+	r.served = increase(t.begun, t.faulted)
 	r.observe(c, kpi.Fault, repeat, calls, Span{begin, at(t.end)}, t.outcome, err)
 	if c.Recovery.For > 0 {
-		r.served = increase(t.faulted, r.readServers(ctx))
+		r.served = increase(t.faulted, atEnd)
 		r.observe(c, kpi.Recovery, repeat, calls, Span{at(t.healed), all.End}, nil, err)
 	}
 	return err
@@ -213,10 +217,10 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 // passed is when the phases of a continuous run began.
 type passed struct {
 	begin, end, healed time.Time
-	// served is what the servers counted in the phase fault, faulted the counters at its end.
-	served, faulted map[string]int64
-	outcome         *outcome
-	err             error
+	// begun and faulted are what the servers had counted when the phase fault began and ended.
+	begun, faulted reading
+	outcome        *outcome
+	err            error
 }
 
 // pass waits out the warm-up and has the faults of a timetable stand in their times.
@@ -224,16 +228,14 @@ func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable [
 	if p.err = sleep(ctx, c.Warmup.For); p.err != nil {
 		return p
 	}
-	var begun map[string]int64
 	defer func() {
 		s.release(ctx)
 		p.outcome = s.outcome(c)
 		p.faulted = r.readServers(ctx)
-		p.served = increase(begun, p.faulted)
 		p.healed = r.Now()
 	}()
 	p.begin = r.Now()
-	begun = r.readServers(ctx)
+	p.begun = r.readServers(ctx)
 	for _, step := range timetable {
 		p.err = sleep(ctx, step.at-r.Now().Sub(p.begin))
 		if errors.Is(p.err, errEnded) && step.last() && c.Recovery.For == 0 {
@@ -283,7 +285,7 @@ func (r *Runner) observe(c plan.Case, phase string, repeat int, calls Calls, in 
 	if faults != nil {
 		o.Counters, o.Asked, o.Void = faults.counters, faults.asked, faults.void
 	}
-	o.Servers, r.served = r.served, nil
+	o.Servers, o.Unsettled, r.served = r.served.counters, r.served.doubt, reading{}
 	switch {
 	case err != nil:
 		o.Void = "the run broke off: " + err.Error()

@@ -23,6 +23,7 @@ var Metrics = []Metric{
 	{Name: "rejected", Means: "logical calls for which the policy made no attempt"},
 	{Name: "degraded", Means: "logical calls that a fallback answered; they are in ok"},
 	{Name: "replays", Means: "logical calls that were answered as an earlier request with the same idempotency key; they are in ok"},
+	{Name: "marked", Means: "logical calls whose answer the peer marked as degraded (X-Degraded of HTTP); they are in ok"},
 	{Name: "attempts", Means: "attempts that reached for the network"},
 	{Name: "retries", Means: "attempts beside the first one of their call"},
 	{Name: "attempts_peak", Kinds: "width", Means: "the most attempts that began within any time of that width, such as 100ms"},

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,7 +44,7 @@ func HTTPEcho(ctx context.Context, l net.Listener) error {
 
 // serveHTTP serves h over HTTP/1.1 and HTTP/2 without TLS until ctx ends, and closes l.
 func serveHTTP(ctx context.Context, l net.Listener, name string, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols), ConnContext: numbered()}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 	failed := make(chan error, 1)
@@ -62,6 +63,22 @@ func serveHTTP(ctx context.Context, l net.Listener, name string, h http.Handler)
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+type connectionKey struct{}
+
+// numbered gives each connection its number, from 0.
+func numbered() func(context.Context, net.Conn) context.Context {
+	var made atomic.Int64
+	return func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, int(made.Add(1)-1))
+	}
+}
+
+// connectionOf is the number of the connection that a request came by.
+func connectionOf(r *http.Request) int {
+	n, _ := r.Context().Value(connectionKey{}).(int)
+	return n
 }
 
 func httpRoutes() http.Handler {

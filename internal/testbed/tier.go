@@ -31,6 +31,8 @@ type tierState struct {
 	text      []byte
 	workers   chan struct{}
 	upstreams []*upstream
+	// waiting are the requests that wait for a worker.
+	waiting *atomic.Int64
 }
 
 // NewTier returns one without settings, which answers 200 at once.
@@ -38,7 +40,8 @@ func NewTier() *Tier {
 	t := &Tier{}
 	t.now.Store(&tierState{})
 	for _, name := range []string{
-		"hits", "ok", "errors", "degraded", "calls", "attempts", "retries", "rejected", "completed_for_nobody", "wasted_ms", "late_ms", "work_ms",
+		"hits", "ok", "errors", "refused", "degraded", "calls", "attempts", "retries", "rejected", "ejected",
+		"completed_for_nobody", "wasted_ms", "late_ms", "work_ms", "held_ms",
 	} {
 		t.add(name, 0)
 	}
@@ -55,7 +58,7 @@ func (t *Tier) Set(text []byte) error {
 	if err != nil {
 		return err
 	}
-	made := &tierState{Tier: s, text: text}
+	made := &tierState{Tier: s, text: text, waiting: new(atomic.Int64)}
 	if s.Workers > 0 {
 		made.workers = make(chan struct{}, s.Workers)
 	}
@@ -64,7 +67,7 @@ func (t *Tier) Set(text []byte) error {
 		shared = make(chan struct{}, s.Pool)
 	}
 	for _, e := range s.Upstreams {
-		u, err := t.upstream(e.Name, e.Value, s.Uses[e.Name], shared)
+		u, err := t.upstream(e.Name, e.Value, s, shared)
 		if err != nil {
 			return fmt.Errorf("upstreams.%s: %w", e.Name, err)
 		}
@@ -107,6 +110,7 @@ func (t *Tier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := t.answer(ctx, s, r)
 	t.add("work_ms", a.worked.Milliseconds())
 	if at := time.Duration(gone.Load()); at > 0 {
+		t.add("held_ms", (time.Since(began) - at).Milliseconds())
 		t.add("late_ms", min(a.worked, max(0, a.workEnded.Sub(began)-at)).Milliseconds())
 		if a.status != 0 {
 			t.add("completed_for_nobody", 1)
@@ -123,7 +127,7 @@ func (t *Tier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(a.degraded) > 0 {
 		t.add("degraded", 1)
-		w.Header().Set("Degraded", strings.Join(a.degraded, ", "))
+		w.Header().Set(policy.HeaderDegraded, strings.Join(a.degraded, ", "))
 	}
 	w.WriteHeader(a.status)
 	_, _ = fmt.Fprintf(w, "%d\n", a.status) // a client that has gone is nobody to tell
@@ -141,12 +145,15 @@ type answered struct {
 
 func (t *Tier) answer(ctx context.Context, s *tierState, r *http.Request) (a answered) {
 	if s.workers != nil {
-		select {
-		case s.workers <- struct{}{}:
-			defer func() { <-s.workers }()
-		case <-ctx.Done():
+		free, full := s.wait(ctx)
+		switch {
+		case full:
+			t.add("refused", 1)
+			return answered{status: http.StatusServiceUnavailable}
+		case !free:
 			return a
 		}
+		defer func() { <-s.workers }()
 	}
 	if ctx.Err() != nil {
 		return a
@@ -185,6 +192,26 @@ func (t *Tier) answer(ctx context.Context, s *tierState, r *http.Request) (a ans
 		a.status = 0
 	}
 	return a
+}
+
+// wait waits for a worker; full says that too many do already.
+func (s *tierState) wait(ctx context.Context) (free, full bool) {
+	select {
+	case s.workers <- struct{}{}:
+		return true, false
+	default:
+	}
+	if n := s.waiting.Add(1); s.Queue > 0 && n > int64(s.Queue) {
+		s.waiting.Add(-1)
+		return false, true
+	}
+	defer s.waiting.Add(-1)
+	select {
+	case s.workers <- struct{}{}:
+		return true, false
+	case <-ctx.Done():
+		return false, false
+	}
 }
 
 var errDeadline = errors.New("not a time")

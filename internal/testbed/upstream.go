@@ -23,6 +23,8 @@ type upstream struct {
 	client *policy.Client
 	// pool bounds the calls under way; nil for none.
 	pool chan struct{}
+	// wait is how long a call waits for a place in it; 0: as long as it may.
+	wait time.Duration
 	seq  atomic.Int64
 
 	replicas []string
@@ -35,10 +37,17 @@ type upstream struct {
 type requestKey struct{}
 
 // asked is what each attempt of a call sends.
-type asked struct{ method, path string }
+type asked struct {
+	method, path string
+	// connection is the number of the caller's, from 0.
+	connection int
+}
 
-func (t *Tier) upstream(name string, u settings.Upstream, p policy.Policy, shared chan struct{}) (*upstream, error) {
-	made := &upstream{Upstream: u, name: name, count: t.add, pool: shared, replicas: u.At, out: make([]time.Time, len(u.At)), now: time.Now}
+func (t *Tier) upstream(name string, u settings.Upstream, s settings.Tier, shared chan struct{}) (*upstream, error) {
+	made := &upstream{
+		Upstream: u, name: name, count: t.add, pool: shared, wait: s.PoolWait,
+		replicas: u.At, out: make([]time.Time, len(u.At)), now: time.Now,
+	}
 	if u.Pool > 0 {
 		made.pool = make(chan struct{}, u.Pool)
 	}
@@ -47,35 +56,55 @@ func (t *Tier) upstream(name string, u settings.Upstream, p policy.Policy, share
 			return nil, err
 		}
 	}
-	for _, c := range []string{"calls", "ok", "attempts", "retries"} {
+	for _, c := range []string{"calls", "ok", "attempts", "retries", "rejected"} {
 		t.add(name+"."+c, 0)
 	}
 	var err error
-	made.client, err = policy.New(p, made, policy.Options{Unsafe: u.Method != "" && u.Method != http.MethodGet})
+	made.client, err = policy.New(s.Uses[name], made, policy.Options{}) // the settings refuse hedges of what may not be made twice
 	return made, err
+}
+
+// both counts for the tier and for the upstream.
+func (u *upstream) both(name string, n int64) {
+	u.count(name, n)
+	u.count(u.name+"."+name, n)
+}
+
+var errPool = errors.New("no place in the pool")
+
+// place waits for a place in the pool.
+func (u *upstream) place(ctx context.Context) error {
+	if u.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, u.wait, errPool)
+		defer cancel()
+	}
+	select {
+	case u.pool <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // call makes one logical call. The error is why nobody answered it well; degraded names the
 // answer of a fallback.
 func (u *upstream) call(ctx context.Context, r *http.Request) (degraded string, err error) {
+	u.both("calls", 1)
 	if u.pool != nil {
-		select {
-		case u.pool <- struct{}{}:
-			defer func() { <-u.pool }()
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
+		if err := u.place(ctx); err != nil {
+			u.both("rejected", 1)
+			return "", err
 		}
+		defer func() { <-u.pool }()
 	}
-	ctx = context.WithValue(ctx, requestKey{}, asked{cmp.Or(u.Method, r.Method), cmp.Or(u.Path, r.URL.Path)})
+	ctx = context.WithValue(ctx, requestKey{}, asked{cmp.Or(u.Method, r.Method), cmp.Or(u.Path, r.URL.Path), connectionOf(r)})
 	s := u.client.Call(ctx, int(u.seq.Add(1)-1))
 	made := int64(len(s.Attempts))
-	for _, prefix := range []string{"", u.name + "."} {
-		u.count(prefix+"calls", 1)
-		u.count(prefix+"attempts", made)
-		u.count(prefix+"retries", max(0, made-1))
-	}
+	u.both("attempts", made)
+	u.both("retries", max(0, made-1))
 	if s.Class == probe.Rejected {
-		u.count("rejected", 1)
+		u.both("rejected", 1)
 	}
 	if s.Class != probe.OK {
 		return "", errors.New(s.Error)
@@ -87,7 +116,7 @@ func (u *upstream) call(ctx context.Context, r *http.Request) (degraded string, 
 // Call implements probe.Caller: one attempt, at the replica whose turn it is.
 func (u *upstream) Call(ctx context.Context, seq int) probe.Sample {
 	ask, _ := ctx.Value(requestKey{}).(asked)
-	i := u.choose(seq, policy.Attempt(ctx))
+	i := u.choose(seq, policy.Attempt(ctx), ask.connection)
 	at, err := address(u.replicas[i])
 	if err != nil {
 		return probe.Sample{Seq: seq, Class: probe.Other, Error: err.Error()} // settings have been read
@@ -104,11 +133,11 @@ func (u *upstream) Call(ctx context.Context, seq int) probe.Sample {
 	return s
 }
 
-// choose is the replica of an attempt, from 1, of a call, from 0. What is ejected is passed
-// over, unless all are.
-func (u *upstream) choose(seq, attempt int) int {
+// choose is the replica of an attempt, from 1, of a call, from 0, for a caller's connection,
+// from 0. What is ejected is passed over, unless all are.
+func (u *upstream) choose(seq, attempt, connection int) int {
 	n := len(u.replicas)
-	first := 0
+	first := connection % n
 	if u.Balance == settings.RoundRobin {
 		first = (seq + max(attempt, 1) - 1) % n
 	}

@@ -140,6 +140,7 @@ func (p *Probe) ask(ctx context.Context, c *conn, t *times, s *probe.Sample) err
 
 // read takes the whole answer.
 func (p *Probe) read(resp *http.Response, touch func(), s *probe.Sample) error {
+	s.Marked = resp.Header.Get(policy.HeaderDegraded)
 	s.Replay = resp.Header.Get(policy.HeaderIdempotencyReplay) == "true"
 	buffer, _ := p.scratch.Get().(*[]byte)
 	if buffer == nil {

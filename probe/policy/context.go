@@ -21,6 +21,9 @@ const (
 	// HeaderIdempotencyReplay is "true" in an answer that an earlier request with the same
 	// key had: nothing was done again. The draft has no name for it; several services say it so.
 	HeaderIdempotencyReplay = "X-Idempotency-Replay"
+	// HeaderDegraded names the parts of an answer in whose place a fallback stood, as in
+	// "stock=default". There is no standard one.
+	HeaderDegraded = "X-Degraded"
 )
 
 type contextKey struct{}

@@ -5,7 +5,9 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +28,8 @@ const (
 
 // The ways in which an upstream's replicas are chosen.
 const (
-	// Pinned: the first one, and of those that are not ejected the first.
+	// Pinned: each connection of callers has one, in turn, and all calls for it go there; while
+	// that one is ejected, to the next one that is not.
 	Pinned = "pinned"
 	// RoundRobin: each call begins at the next one, and each further attempt of it goes on.
 	RoundRobin = "round_robin"
@@ -44,9 +47,15 @@ type Keys struct {
 	// Workers are how many requests are worked at at a time; the others wait in the order in
 	// which they came. Default 0: any number.
 	Workers int `yaml:"workers,omitempty" want:"a number from 1 to 10000"`
+	// Queue is how many requests may wait for one of the Workers; one more is answered 503 at
+	// once. Default 0: any number.
+	Queue int `yaml:"queue,omitempty" want:"a number from 1 to 10000"`
 	// Pool is how many calls of all upstreams without a pool of their own may be under way at a
 	// time; the others wait. Default 0: any number.
 	Pool int `yaml:"pool,omitempty" want:"a number from 1 to 10000"`
+	// PoolWait is how long a call waits for a place in its pool before it is given up; default
+	// 0s: as long as what is done for the request lasts.
+	PoolWait time.Duration `yaml:"pool_wait,omitempty" want:"a time up to 1m, such as 200ms"`
 	// Upstreams are all called for each request, at the same time.
 	Upstreams strictyaml.Named[Upstream] `yaml:"upstreams,omitempty" want:"NAME: {keys of an upstream}, such as stock: {at: [stock:80], policy: retry}"`
 	// Policies are those that the upstreams name.
@@ -64,7 +73,8 @@ type Upstream struct {
 	At strictyaml.Several[string] `yaml:"at" strict:"required" want:"NODE:PORT or ADDRESS:PORT, such as stock:80, or a list of such"`
 	// Route calls it only for requests whose path begins so; default: for all.
 	Route string `yaml:"route,omitempty" want:"the beginning of a path, such as /stock"`
-	// Method and Path of the calls; default those of the request.
+	// Method and Path of the calls; default those of the request. A policy with a hedge wants a
+	// Method of GET, HEAD or OPTIONS, or idempotency keys.
 	Method string `yaml:"method,omitempty" want:"a method, such as GET or POST"`
 	Path   string `yaml:"path,omitempty" want:"a path, such as /delay/300ms"`
 	// Balance is pinned (default) or round_robin.
@@ -120,12 +130,25 @@ func Parse(text []byte) (Tier, error) {
 				}))
 			}
 		}
+		if p.Hedge != nil && !e.Value.twice() && (p.Idempotency == nil || p.Idempotency.Key == policy.PerAttempt) {
+			rest = errors.Join(rest, doc.Check(&qdisc.FieldError{
+				Field: strictyaml.Key("upstreams", e.Name, "policy"), Value: e.Value.Policy,
+				Why:  "it hedges calls that may change something",
+				Want: "method: GET beside it, idempotency: {key: per_call} in the policy, or no hedge",
+			}))
+		}
 		t.Uses[e.Name] = p
 	}
 	if err := errors.Join(rest, doc.Err()); err != nil {
 		return Tier{}, err
 	}
 	return t, nil
+}
+
+// twice reports that its calls may be made twice: their method is known, and safe (RFC 9110,
+// 9.2.1).
+func (u Upstream) twice() bool {
+	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, u.Method)
 }
 
 func builtin(name string) (policy.Policy, error) {
@@ -154,7 +177,14 @@ func (k Keys) Check() error {
 		refuse("status", strconv.Itoa(k.Status), "a status from 200 to 599, such as 503")
 	}
 	places("workers", k.Workers)
+	places("queue", k.Queue)
 	places("pool", k.Pool)
+	if k.Queue > 0 && k.Workers == 0 {
+		refuse("queue", strconv.Itoa(k.Queue), "workers beside it, for which requests wait")
+	}
+	if k.PoolWait < 0 || k.PoolWait > MaxWork {
+		refuse("pool_wait", k.PoolWait.String(), "a time up to 1m, such as 200ms")
+	}
 	if len(k.Upstreams) > MaxUpstreams {
 		refuse("upstreams", "", fmt.Sprintf("at most %d, not %d", MaxUpstreams, len(k.Upstreams)))
 	}
@@ -193,7 +223,7 @@ func (k Keys) YAML() ([]byte, error) {
 }
 
 func (k Keys) empty() bool {
-	return k.Work == 0 && !k.ObeyDeadline && k.Status == 0 && k.Workers == 0 && k.Pool == 0 && len(k.Upstreams) == 0 && len(k.Policies) == 0
+	return k.Work == 0 && !k.ObeyDeadline && k.Status == 0 && k.Workers == 0 && k.Queue == 0 && k.Pool == 0 && k.PoolWait == 0 && len(k.Upstreams) == 0 && len(k.Policies) == 0
 }
 
 // Resolve is a text of settings with each NODE:PORT of the upstreams as an address.
