@@ -4970,7 +4970,8 @@ type Lab struct {
 	Nodes         []*LabNode             `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Targets       []string               `protobuf:"bytes,3,rep,name=targets,proto3" json:"targets,omitempty"`
 	Up            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=up,proto3" json:"up,omitempty"`
-	Definition    string                 `protobuf:"bytes,5,opt,name=definition,proto3" json:"definition,omitempty"` // as a file says it; in the answers of Up and Get
+	Definition    string                 `protobuf:"bytes,5,opt,name=definition,proto3" json:"definition,omitempty"` // as a file says it; in the answers of Up, Hold and Get
+	Held          bool                   `protobuf:"varint,6,opt,name=held,proto3" json:"held,omitempty"`            // it is taken down when nobody holds it any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5038,6 +5039,13 @@ func (x *Lab) GetDefinition() string {
 		return x.Definition
 	}
 	return ""
+}
+
+func (x *Lab) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
 }
 
 type LabNode struct {
@@ -5324,7 +5332,8 @@ func (x *LabUpRequest) GetAs() string {
 type LabProgress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Lab           *Lab                   `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"` // in the last message
+	Lab           *Lab                   `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"`     // when it is up: in Up's last message
+	Ended         *LabService            `protobuf:"bytes,3,opt,name=ended,proto3" json:"ended,omitempty"` // a service that ended by itself; in Hold's messages after the lab
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5369,6 +5378,13 @@ func (x *LabProgress) GetStep() string {
 func (x *LabProgress) GetLab() *Lab {
 	if x != nil {
 		return x.Lab
+	}
+	return nil
+}
+
+func (x *LabProgress) GetEnded() *LabService {
+	if x != nil {
+		return x.Ended
 	}
 	return nil
 }
@@ -7752,7 +7768,7 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x14RemoveTargetResponse\x12)\n" +
 	"\acleared\x18\x01 \x03(\v2\x0f.netem.v1.FaultR\acleared\"*\n" +
 	"\x14ResolveTargetRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xa8\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xbc\x01\n" +
 	"\x03Lab\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x11.netem.v1.LabNodeR\x05nodes\x12\x18\n" +
@@ -7760,7 +7776,8 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x02up\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02up\x12\x1e\n" +
 	"\n" +
 	"definition\x18\x05 \x01(\tR\n" +
-	"definition\"\x8b\x01\n" +
+	"definition\x12\x12\n" +
+	"\x04held\x18\x06 \x01(\bR\x04held\"\x8b\x01\n" +
 	"\aLabNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1c\n" +
@@ -7782,10 +7799,11 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\fLabUpRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04text\x18\x02 \x01(\v2\x11.netem.v1.LabTextR\x04text\x12\x0e\n" +
-	"\x02as\x18\x03 \x01(\tR\x02as\"B\n" +
+	"\x02as\x18\x03 \x01(\tR\x02as\"n\n" +
 	"\vLabProgress\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x1f\n" +
-	"\x03lab\x18\x02 \x01(\v2\r.netem.v1.LabR\x03lab\"\x7f\n" +
+	"\x03lab\x18\x02 \x01(\v2\r.netem.v1.LabR\x03lab\x12*\n" +
+	"\x05ended\x18\x03 \x01(\v2\x14.netem.v1.LabServiceR\x05ended\"\x7f\n" +
 	"\rServerRequest\x12\x10\n" +
 	"\x03lab\x18\x01 \x01(\tR\x03lab\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x1f\n" +
@@ -7971,9 +7989,10 @@ const file_api_netem_v1_netem_proto_rawDesc = "" +
 	"\x04List\x12\x1c.netem.v1.ListTargetsRequest\x1a\x1d.netem.v1.ListTargetsResponse\x123\n" +
 	"\x03Add\x12\x1a.netem.v1.AddTargetRequest\x1a\x10.netem.v1.Target\x12G\n" +
 	"\x06Remove\x12\x1d.netem.v1.RemoveTargetRequest\x1a\x1e.netem.v1.RemoveTargetResponse\x12;\n" +
-	"\aResolve\x12\x1e.netem.v1.ResolveTargetRequest\x1a\x10.netem.v1.Target2\xdf\x02\n" +
+	"\aResolve\x12\x1e.netem.v1.ResolveTargetRequest\x1a\x10.netem.v1.Target2\x9a\x03\n" +
 	"\x04Labs\x125\n" +
-	"\x02Up\x12\x16.netem.v1.LabUpRequest\x1a\x15.netem.v1.LabProgress0\x01\x12;\n" +
+	"\x02Up\x12\x16.netem.v1.LabUpRequest\x1a\x15.netem.v1.LabProgress0\x01\x129\n" +
+	"\x04Hold\x12\x16.netem.v1.LabUpRequest\x1a\x15.netem.v1.LabProgress(\x010\x01\x12;\n" +
 	"\x04Down\x12\x18.netem.v1.LabDownRequest\x1a\x19.netem.v1.LabDownResponse\x12=\n" +
 	"\x04List\x12\x19.netem.v1.ListLabsRequest\x1a\x1a.netem.v1.ListLabsResponse\x12-\n" +
 	"\x03Get\x12\x17.netem.v1.GetLabRequest\x1a\r.netem.v1.Lab\x12;\n" +
@@ -8185,81 +8204,84 @@ var file_api_netem_v1_netem_proto_depIdxs = []int32{
 	99,  // 78: netem.v1.LabService.ended:type_name -> google.protobuf.Timestamp
 	64,  // 79: netem.v1.LabUpRequest.text:type_name -> netem.v1.LabText
 	61,  // 80: netem.v1.LabProgress.lab:type_name -> netem.v1.Lab
-	98,  // 81: netem.v1.ServerState.counters:type_name -> netem.v1.ServerState.CountersEntry
-	61,  // 82: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
-	64,  // 83: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
-	76,  // 84: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
-	80,  // 85: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
-	82,  // 86: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
-	83,  // 87: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
-	84,  // 88: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
-	85,  // 89: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
-	86,  // 90: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
-	87,  // 91: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
-	81,  // 92: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
-	91,  // 93: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
-	3,   // 94: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
-	3,   // 95: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
-	92,  // 96: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
-	95,  // 97: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
-	1,   // 98: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
-	26,  // 99: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
-	27,  // 100: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
-	34,  // 101: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
-	35,  // 102: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
-	36,  // 103: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
-	38,  // 104: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
-	39,  // 105: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
-	29,  // 106: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
-	42,  // 107: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
-	43,  // 108: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
-	45,  // 109: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
-	55,  // 110: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
-	57,  // 111: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
-	58,  // 112: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
-	60,  // 113: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
-	65,  // 114: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
-	69,  // 115: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
-	71,  // 116: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
-	73,  // 117: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
-	74,  // 118: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
-	67,  // 119: netem.v1.Labs.Server:input_type -> netem.v1.ServerRequest
-	77,  // 120: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
-	78,  // 121: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
-	93,  // 122: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
-	89,  // 123: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
-	96,  // 124: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
-	24,  // 125: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
-	28,  // 126: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
-	24,  // 127: netem.v1.Faults.Change:output_type -> netem.v1.Fault
-	24,  // 128: netem.v1.Faults.Get:output_type -> netem.v1.Fault
-	37,  // 129: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
-	24,  // 130: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
-	41,  // 131: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
-	33,  // 132: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
-	48,  // 133: netem.v1.Faults.Watch:output_type -> netem.v1.Event
-	44,  // 134: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
-	46,  // 135: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
-	56,  // 136: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
-	49,  // 137: netem.v1.Targets.Add:output_type -> netem.v1.Target
-	59,  // 138: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
-	49,  // 139: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
-	66,  // 140: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
-	70,  // 141: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
-	72,  // 142: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
-	61,  // 143: netem.v1.Labs.Get:output_type -> netem.v1.Lab
-	75,  // 144: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
-	68,  // 145: netem.v1.Labs.Server:output_type -> netem.v1.ServerState
-	88,  // 146: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
-	79,  // 147: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
-	94,  // 148: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
-	90,  // 149: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
-	97,  // 150: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
-	125, // [125:151] is the sub-list for method output_type
-	99,  // [99:125] is the sub-list for method input_type
-	99,  // [99:99] is the sub-list for extension type_name
-	99,  // [99:99] is the sub-list for extension extendee
-	0,   // [0:99] is the sub-list for field type_name
+	63,  // 81: netem.v1.LabProgress.ended:type_name -> netem.v1.LabService
+	98,  // 82: netem.v1.ServerState.counters:type_name -> netem.v1.ServerState.CountersEntry
+	61,  // 83: netem.v1.ListLabsResponse.labs:type_name -> netem.v1.Lab
+	64,  // 84: netem.v1.LabDiffRequest.text:type_name -> netem.v1.LabText
+	76,  // 85: netem.v1.LabDiffResponse.differences:type_name -> netem.v1.LabDifference
+	80,  // 86: netem.v1.ProbeRequest.open:type_name -> netem.v1.OpenLoop
+	82,  // 87: netem.v1.ProbeRequest.postgres:type_name -> netem.v1.ProbePostgres
+	83,  // 88: netem.v1.ProbeRequest.tcp:type_name -> netem.v1.ProbeTCP
+	84,  // 89: netem.v1.ProbeRequest.udp:type_name -> netem.v1.ProbeUDP
+	85,  // 90: netem.v1.ProbeRequest.http:type_name -> netem.v1.ProbeHTTP
+	86,  // 91: netem.v1.ProbeRequest.grpc:type_name -> netem.v1.ProbeGRPC
+	87,  // 92: netem.v1.ProbeRequest.policy:type_name -> netem.v1.PolicyText
+	81,  // 93: netem.v1.OpenLoop.stages:type_name -> netem.v1.LoadStage
+	91,  // 94: netem.v1.ProfilesResponse.profiles:type_name -> netem.v1.Profile
+	3,   // 95: netem.v1.Profile.uplink:type_name -> netem.v1.Netem
+	3,   // 96: netem.v1.Profile.downlink:type_name -> netem.v1.Netem
+	92,  // 97: netem.v1.Profile.sources:type_name -> netem.v1.ProfileSource
+	95,  // 98: netem.v1.FeaturesResponse.features:type_name -> netem.v1.Feature
+	1,   // 99: netem.v1.FeaturesResponse.auto_engine:type_name -> netem.v1.Engine
+	26,  // 100: netem.v1.Faults.Apply:input_type -> netem.v1.ApplyRequest
+	27,  // 101: netem.v1.Faults.ApplyAll:input_type -> netem.v1.ApplyAllRequest
+	34,  // 102: netem.v1.Faults.Change:input_type -> netem.v1.ChangeRequest
+	35,  // 103: netem.v1.Faults.Get:input_type -> netem.v1.GetRequest
+	36,  // 104: netem.v1.Faults.List:input_type -> netem.v1.ListRequest
+	38,  // 105: netem.v1.Faults.Renew:input_type -> netem.v1.RenewRequest
+	39,  // 106: netem.v1.Faults.Clear:input_type -> netem.v1.ClearRequest
+	29,  // 107: netem.v1.Faults.Hold:input_type -> netem.v1.HoldRequest
+	42,  // 108: netem.v1.Faults.Watch:input_type -> netem.v1.WatchRequest
+	43,  // 109: netem.v1.Faults.Verify:input_type -> netem.v1.VerifyRequest
+	45,  // 110: netem.v1.Faults.Packets:input_type -> netem.v1.PacketsRequest
+	55,  // 111: netem.v1.Targets.List:input_type -> netem.v1.ListTargetsRequest
+	57,  // 112: netem.v1.Targets.Add:input_type -> netem.v1.AddTargetRequest
+	58,  // 113: netem.v1.Targets.Remove:input_type -> netem.v1.RemoveTargetRequest
+	60,  // 114: netem.v1.Targets.Resolve:input_type -> netem.v1.ResolveTargetRequest
+	65,  // 115: netem.v1.Labs.Up:input_type -> netem.v1.LabUpRequest
+	65,  // 116: netem.v1.Labs.Hold:input_type -> netem.v1.LabUpRequest
+	69,  // 117: netem.v1.Labs.Down:input_type -> netem.v1.LabDownRequest
+	71,  // 118: netem.v1.Labs.List:input_type -> netem.v1.ListLabsRequest
+	73,  // 119: netem.v1.Labs.Get:input_type -> netem.v1.GetLabRequest
+	74,  // 120: netem.v1.Labs.Diff:input_type -> netem.v1.LabDiffRequest
+	67,  // 121: netem.v1.Labs.Server:input_type -> netem.v1.ServerRequest
+	77,  // 122: netem.v1.Probes.Run:input_type -> netem.v1.ProbeRequest
+	78,  // 123: netem.v1.Probes.Stop:input_type -> netem.v1.StopProbeRequest
+	93,  // 124: netem.v1.System.Features:input_type -> netem.v1.FeaturesRequest
+	89,  // 125: netem.v1.System.Profiles:input_type -> netem.v1.ProfilesRequest
+	96,  // 126: netem.v1.System.Version:input_type -> netem.v1.VersionRequest
+	24,  // 127: netem.v1.Faults.Apply:output_type -> netem.v1.Fault
+	28,  // 128: netem.v1.Faults.ApplyAll:output_type -> netem.v1.ApplyAllResponse
+	24,  // 129: netem.v1.Faults.Change:output_type -> netem.v1.Fault
+	24,  // 130: netem.v1.Faults.Get:output_type -> netem.v1.Fault
+	37,  // 131: netem.v1.Faults.List:output_type -> netem.v1.ListResponse
+	24,  // 132: netem.v1.Faults.Renew:output_type -> netem.v1.Fault
+	41,  // 133: netem.v1.Faults.Clear:output_type -> netem.v1.ClearResponse
+	33,  // 134: netem.v1.Faults.Hold:output_type -> netem.v1.HoldResponse
+	48,  // 135: netem.v1.Faults.Watch:output_type -> netem.v1.Event
+	44,  // 136: netem.v1.Faults.Verify:output_type -> netem.v1.VerifyMessage
+	46,  // 137: netem.v1.Faults.Packets:output_type -> netem.v1.PacketsMessage
+	56,  // 138: netem.v1.Targets.List:output_type -> netem.v1.ListTargetsResponse
+	49,  // 139: netem.v1.Targets.Add:output_type -> netem.v1.Target
+	59,  // 140: netem.v1.Targets.Remove:output_type -> netem.v1.RemoveTargetResponse
+	49,  // 141: netem.v1.Targets.Resolve:output_type -> netem.v1.Target
+	66,  // 142: netem.v1.Labs.Up:output_type -> netem.v1.LabProgress
+	66,  // 143: netem.v1.Labs.Hold:output_type -> netem.v1.LabProgress
+	70,  // 144: netem.v1.Labs.Down:output_type -> netem.v1.LabDownResponse
+	72,  // 145: netem.v1.Labs.List:output_type -> netem.v1.ListLabsResponse
+	61,  // 146: netem.v1.Labs.Get:output_type -> netem.v1.Lab
+	75,  // 147: netem.v1.Labs.Diff:output_type -> netem.v1.LabDiffResponse
+	68,  // 148: netem.v1.Labs.Server:output_type -> netem.v1.ServerState
+	88,  // 149: netem.v1.Probes.Run:output_type -> netem.v1.ProbeMessage
+	79,  // 150: netem.v1.Probes.Stop:output_type -> netem.v1.StopProbeResponse
+	94,  // 151: netem.v1.System.Features:output_type -> netem.v1.FeaturesResponse
+	90,  // 152: netem.v1.System.Profiles:output_type -> netem.v1.ProfilesResponse
+	97,  // 153: netem.v1.System.Version:output_type -> netem.v1.VersionResponse
+	127, // [127:154] is the sub-list for method output_type
+	100, // [100:127] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_api_netem_v1_netem_proto_init() }

@@ -763,6 +763,7 @@ var Targets_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Labs_Up_FullMethodName     = "/netem.v1.Labs/Up"
+	Labs_Hold_FullMethodName   = "/netem.v1.Labs/Hold"
 	Labs_Down_FullMethodName   = "/netem.v1.Labs/Down"
 	Labs_List_FullMethodName   = "/netem.v1.Labs/List"
 	Labs_Get_FullMethodName    = "/netem.v1.Labs/Get"
@@ -778,6 +779,13 @@ const (
 type LabsClient interface {
 	// Up makes a lab and streams its progress; the last message carries the lab.
 	Up(ctx context.Context, in *LabUpRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LabProgress], error)
+	// Hold is Up for as long as the stream: its first message asks for the lab, the client's
+	// half-close lets go of it, and whatever else ends the stream does, too. A lab that was made by
+	// it is taken down when nobody holds it any more, before the answer to the half-close; one that
+	// was up is taken as it is, and stays, and its servers get back the settings that their lab
+	// says. After the message with the lab come those with services that ended by themselves. The
+	// stream ends with an error when the lab is taken down by others.
+	Hold(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LabUpRequest, LabProgress], error)
 	Down(ctx context.Context, in *LabDownRequest, opts ...grpc.CallOption) (*LabDownResponse, error)
 	List(ctx context.Context, in *ListLabsRequest, opts ...grpc.CallOption) (*ListLabsResponse, error)
 	Get(ctx context.Context, in *GetLabRequest, opts ...grpc.CallOption) (*Lab, error)
@@ -813,6 +821,19 @@ func (c *labsClient) Up(ctx context.Context, in *LabUpRequest, opts ...grpc.Call
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Labs_UpClient = grpc.ServerStreamingClient[LabProgress]
+
+func (c *labsClient) Hold(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LabUpRequest, LabProgress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Labs_ServiceDesc.Streams[1], Labs_Hold_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LabUpRequest, LabProgress]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Labs_HoldClient = grpc.BidiStreamingClient[LabUpRequest, LabProgress]
 
 func (c *labsClient) Down(ctx context.Context, in *LabDownRequest, opts ...grpc.CallOption) (*LabDownResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -872,6 +893,13 @@ func (c *labsClient) Server(ctx context.Context, in *ServerRequest, opts ...grpc
 type LabsServer interface {
 	// Up makes a lab and streams its progress; the last message carries the lab.
 	Up(*LabUpRequest, grpc.ServerStreamingServer[LabProgress]) error
+	// Hold is Up for as long as the stream: its first message asks for the lab, the client's
+	// half-close lets go of it, and whatever else ends the stream does, too. A lab that was made by
+	// it is taken down when nobody holds it any more, before the answer to the half-close; one that
+	// was up is taken as it is, and stays, and its servers get back the settings that their lab
+	// says. After the message with the lab come those with services that ended by themselves. The
+	// stream ends with an error when the lab is taken down by others.
+	Hold(grpc.BidiStreamingServer[LabUpRequest, LabProgress]) error
 	Down(context.Context, *LabDownRequest) (*LabDownResponse, error)
 	List(context.Context, *ListLabsRequest) (*ListLabsResponse, error)
 	Get(context.Context, *GetLabRequest) (*Lab, error)
@@ -891,6 +919,9 @@ type UnimplementedLabsServer struct{}
 
 func (UnimplementedLabsServer) Up(*LabUpRequest, grpc.ServerStreamingServer[LabProgress]) error {
 	return status.Error(codes.Unimplemented, "method Up not implemented")
+}
+func (UnimplementedLabsServer) Hold(grpc.BidiStreamingServer[LabUpRequest, LabProgress]) error {
+	return status.Error(codes.Unimplemented, "method Hold not implemented")
 }
 func (UnimplementedLabsServer) Down(context.Context, *LabDownRequest) (*LabDownResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Down not implemented")
@@ -938,6 +969,13 @@ func _Labs_Up_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Labs_UpServer = grpc.ServerStreamingServer[LabProgress]
+
+func _Labs_Hold_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(LabsServer).Hold(&grpc.GenericServerStream[LabUpRequest, LabProgress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Labs_HoldServer = grpc.BidiStreamingServer[LabUpRequest, LabProgress]
 
 func _Labs_Down_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LabDownRequest)
@@ -1062,6 +1100,12 @@ var Labs_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Up",
 			Handler:       _Labs_Up_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Hold",
+			Handler:       _Labs_Hold_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "api/netem/v1/netem.proto",
