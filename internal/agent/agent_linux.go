@@ -95,6 +95,7 @@ type Agent struct {
 	engines  map[fault.Engine]lease.Engine
 	labs     *lab.Manager
 	places   labPlaces
+	holds    labHolds
 	leases   *lease.Manager
 	offloads *offload.Keeper
 	keeper   *stream.Keeper // of toxics on the Toxiproxies of others

@@ -31,7 +31,7 @@ var methodVerbs = map[string]access.Verb{
 	"Faults/Get": access.List, "Faults/List": access.List,
 	"Targets/Add": access.Target, "Targets/Remove": access.Target,
 	"Targets/List": access.List, "Targets/Resolve": access.List,
-	"Labs/Up": access.Lab, "Labs/Down": access.Lab, "Labs/List": access.List, "Labs/Get": access.List, "Labs/Diff": access.List, "Labs/Server": access.Apply,
+	"Labs/Up": access.Lab, "Labs/Hold": access.Lab, "Labs/Down": access.Lab, "Labs/List": access.List, "Labs/Get": access.List, "Labs/Diff": access.List, "Labs/Server": access.Apply,
 	"Probes/Run": access.Probe, "Probes/Stop": access.Probe,
 	"System/Features": access.List, "System/Profiles": access.List, "System/Version": access.List,
 }

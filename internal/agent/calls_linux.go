@@ -170,12 +170,23 @@ func (s *watchedStream) RecvMsg(m any) error {
 
 func (s *watchedStream) SendMsg(m any) error {
 	s.call.note(m)
-	if h, ok := m.(*netemv1.HoldResponse); ok && h.GetFault() != nil && !s.call.recorded {
+	if stands(s.call.method, m) && !s.call.recorded {
 		s.call.recorded = true // a hold may last for hours: it is written down now
 		s.a.record(s.call, nil)
 		s.call.verb = "release"
 	}
 	return s.ServerStream.SendMsg(m)
+}
+
+// stands says whether a message tells that what its stream holds is there.
+func stands(method string, m any) bool {
+	switch r := m.(type) {
+	case *netemv1.HoldResponse:
+		return r.GetFault() != nil
+	case *netemv1.LabProgress:
+		return r.GetLab() != nil && method == netemv1.Labs_Hold_FullMethodName
+	}
+	return false
 }
 
 // note keeps the faults that an answer is about.
@@ -233,7 +244,7 @@ func (a *Agent) ended(c *call, panicked any, err error) error {
 // failureLevel is how a call's error is logged: who asked went away, as every holder does
 // in the end, or came second, or the agent stops: nothing that the agent's operator has to look at.
 func failureLevel(err error) slog.Level {
-	if status.Code(statusOf(err)) == codes.Canceled || errors.Is(err, fault.ErrConflict) || errors.Is(err, errStopping) {
+	if status.Code(statusOf(err)) == codes.Canceled || errors.Is(err, fault.ErrConflict) || errors.Is(err, errStopping) || errors.Is(err, errLeft) {
 		return slog.LevelInfo
 	}
 	return slog.LevelWarn

@@ -149,6 +149,9 @@ func (s labsServer) Server(ctx context.Context, r *netemv1.ServerRequest) (*nete
 			return nil, err
 		}
 	}
+	if r.Settings != nil { // before: one that fails half-way is set back, too
+		s.a.holds.note(r.GetLab(), r.GetService(), len(r.Settings) == 0)
+	}
 	state, err := s.a.labs.Server(ctx, key, text, r.GetReset_())
 	if err != nil {
 		return nil, err

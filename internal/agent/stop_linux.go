@@ -65,6 +65,9 @@ func (a *Agent) Close(ctx context.Context) error {
 		_ = l.Close() // the server has
 	}
 	errs = append(errs, a.telemetry.Close(ctx))
+	if a.ready && keep {
+		errs = append(errs, a.downAllHeld(ctx))
+	}
 	if a.ready && !keep {
 		ctx, cancel := context.WithTimeoutCause(ctx, labStopTime, errors.New("taking the labs down took too long"))
 		defer cancel()
@@ -101,6 +104,21 @@ func (a *Agent) closeLeases(ctx context.Context, keep bool) error {
 		a.recordRemoved("kept", words, keeping)
 	}
 	return err
+}
+
+// downAllHeld takes down those labs of a stop that keeps the others which are there for clients.
+func (a *Agent) downAllHeld(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, labStopTime, errors.New("taking the labs down took too long"))
+	defer cancel()
+	infos, err := a.labs.List(ctx)
+	errs := []error{err}
+	for _, i := range infos {
+		if i.Held {
+			_, err := a.labs.DownHeld(ctx, i.Name, func() bool { return true })
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (a *Agent) stopServer() {

@@ -21,6 +21,11 @@ import (
 // could not be removed is in the error, and stays known as a broken lab for the next
 // attempt.
 func (m *Manager) Down(ctx context.Context, name string) (existed bool, err error) {
+	return m.downIf(ctx, name, func(*running) bool { return true })
+}
+
+// downIf is Down of a lab of which agree says so when nothing else changes it.
+func (m *Manager) downIf(ctx context.Context, name string, agree func(*running) bool) (existed bool, err error) {
 	if name == everyLab {
 		return false, nil
 	}
@@ -29,7 +34,7 @@ func (m *Manager) Down(ctx context.Context, name string) (existed bool, err erro
 	}
 	defer m.turns.leave(name)
 	r, err := m.get(name)
-	if errors.Is(err, ErrUnknown) {
+	if errors.Is(err, ErrUnknown) || !agree(r) {
 		return false, nil
 	}
 	if err := m.remove(ctx, r); err != nil {
@@ -181,7 +186,7 @@ func (m *Manager) believe(lab string, s serviceRecord) error {
 }
 
 // Adopt takes over the labs of an earlier process with the same state folder. A lab
-// that is whole is kept, with its proxies started anew; what is not is taken down. A
+// that is whole is kept, unless it was held, with its proxies started anew; what is not is taken down. A
 // record that cannot be read is logged and left for Cleanup. The error tells what
 // could not be taken down; it is kept as a broken lab.
 func (m *Manager) Adopt(ctx context.Context) error {
@@ -228,6 +233,9 @@ func (m *Manager) adopt(ctx context.Context, r *running) error {
 	}
 	if !r.record.Complete {
 		return errors.New("it was never complete")
+	}
+	if r.record.Held {
+		return errors.New("it was held by a client of an earlier netemd, which has ended")
 	}
 	if r.layout, err = d.layout(); err != nil {
 		return err

@@ -184,6 +184,8 @@ type Info struct {
 	Up      time.Time
 	// By is who asked for it.
 	By Identity
+	// Held says that it is taken down when nobody holds it any more.
+	Held bool
 }
 
 // NodeInfo is a node that is up. Wires and switches are among them.

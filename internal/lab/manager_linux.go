@@ -67,6 +67,10 @@ type running struct {
 	// lifelines are the surviving children's standard inputs; Manager.mu guards them.
 	lifelines []io.Closer
 	services  services
+	// held says that it is there for who holds it; who has the lab's turn changes it.
+	held atomic.Bool
+	// news are told when a service ended, or the lab is taken down.
+	news news
 	// down says why it is not up: it is being taken down, or could not be. It is nil
 	// while the lab is up. Manager.mu guards it.
 	down error
@@ -106,8 +110,9 @@ func (m *Manager) keep(r *running) {
 // setDown tells why the lab is not up.
 func (m *Manager) setDown(r *running, why error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	r.down = why
+	m.mu.Unlock()
+	r.news.tell()
 }
 
 // why returns why the lab is not up, nil when it is.
@@ -120,7 +125,7 @@ func (m *Manager) why(r *running) error {
 // info describes the lab; the record of a kept lab does not change.
 func (r *running) info() Info {
 	d := r.record.Definition
-	info := Info{Name: d.Name, Up: r.record.Up, By: r.record.By}
+	info := Info{Name: d.Name, Up: r.record.Up, By: r.record.By, Held: r.held.Load()}
 	services := map[string][]ServiceInfo{}
 	for _, s := range r.record.Services {
 		services[s.Node] = append(services[s.Node], r.serviceInfo(s))

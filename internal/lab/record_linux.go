@@ -24,7 +24,9 @@ type record struct {
 	// By is who asked for it.
 	By Identity `json:"by"`
 	// Complete says that the lab was up.
-	Complete bool            `json:"complete"`
+	Complete bool `json:"complete"`
+	// Held says that it is there for clients of the process that made it.
+	Held     bool            `json:"held,omitempty"`
 	Up       time.Time       `json:"up"`
 	Services []serviceRecord `json:"services"`
 	// Sysctls are what was read back. Most nodes have the same.

@@ -330,6 +330,7 @@ func (m *Manager) watchServices(r *running) {
 				return // it was taken down
 			}
 			r.services.set(rec.Name, state)
+			r.news.tell()
 			m.cfg.Log.Warn("a service has ended by itself", "lab", lab, "node", rec.Node, "service", rec.Name, "status", state.Status, "log", rec.Log)
 		}()
 	}

@@ -15,19 +15,19 @@ import (
 )
 
 // Up makes a lab, whose commands run as who asked for it, tells progress each step (which
-// may be nil) and returns when all services are ready. A lab that is up is returned as it is. When a step fails or ctx
+// may be nil) and returns when all services are ready. A lab that is up is returned as it is; one that was held stays from then on. When a step fails or ctx
 // ends, everything is undone; what could not be is kept as a broken lab, for Down. The
 // error is ErrConflict when a namespace's name is taken or the lab is up with another
 // definition, or broken.
 func (m *Manager) Up(ctx context.Context, d Definition, by Identity, progress func(step string)) (Info, error) {
-	info, err := m.up(ctx, d, by, progress)
+	info, err := m.up(ctx, d, by, progress, false)
 	if err != nil {
 		return Info{}, fmt.Errorf("lab up: %s: %w", d.Name, err)
 	}
 	return info, nil
 }
 
-func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress func(string)) (Info, error) {
+func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress func(string), held bool) (Info, error) {
 	l, err := d.layout()
 	if err != nil {
 		return Info{}, err
@@ -44,7 +44,7 @@ func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress fu
 	}
 	defer m.turns.leave(d.Name)
 	if old, err := m.get(d.Name); err == nil {
-		if err := m.same(ctx, old, d); err != nil {
+		if err := m.again(ctx, old, d, held); err != nil {
 			return Info{}, err
 		}
 		progress("is up already")
@@ -57,7 +57,8 @@ func (m *Manager) up(ctx context.Context, d Definition, by Identity, progress fu
 	if err := m.preflight(ctx, l); err != nil {
 		return Info{}, err
 	}
-	r := &running{layout: l, record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, By: by}}
+	r := &running{layout: l, record: &record{SchemaVersion: recordVersion, BootID: boot, Definition: d, By: by, Held: held}}
+	r.held.Store(held)
 	if err := m.make(ctx, r, progress); err != nil {
 		progress("undo")
 		return Info{}, errors.Join(err, m.undo(ctx, r))
@@ -76,6 +77,20 @@ func oneByOne(progress func(string)) func(string) {
 			progress(step)
 		}
 	}
+}
+
+// again is an Up, or a Hold, of a lab that is up.
+func (m *Manager) again(ctx context.Context, old *running, d Definition, held bool) error {
+	if held {
+		if err := m.why(old); err != nil {
+			return fmt.Errorf("%w: %w; take it down first", ErrConflict, err)
+		}
+		return nil
+	}
+	if err := m.same(ctx, old, d); err != nil {
+		return err
+	}
+	return m.stay(old)
 }
 
 // same checks that a lab which is up is whole, and the one asked for.

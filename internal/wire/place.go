@@ -117,29 +117,44 @@ func portsOf(m *netemv1.PortRange) target.Ports {
 
 // Lab translates i for a client.
 func Lab(i lab.Info) *netemv1.Lab {
-	m := &netemv1.Lab{Name: i.Name, Targets: i.Targets, Up: timestamppb.New(i.Up)}
+	m := &netemv1.Lab{Name: i.Name, Targets: i.Targets, Up: timestamppb.New(i.Up), Held: i.Held}
 	for _, n := range i.Nodes {
 		node := &netemv1.LabNode{Name: n.Name, Namespace: n.Namespace}
 		for _, a := range n.Addresses {
 			node.Addresses = append(node.Addresses, a.String())
 		}
 		for _, s := range n.Services {
-			service := &netemv1.LabService{
-				Name: s.Name, Kind: s.Kind, Pid: int32(s.PID), Address: text(s.Address), Log: s.Log, Status: s.Status,
-			}
-			if !s.Ended.IsZero() {
-				service.Ended = timestamppb.New(s.Ended)
-			}
-			node.Services = append(node.Services, service)
+			node.Services = append(node.Services, LabService(s))
 		}
 		m.Nodes = append(m.Nodes, node)
 	}
 	return m
 }
 
+// LabService translates a service of a lab for a client.
+func LabService(s lab.ServiceInfo) *netemv1.LabService {
+	m := &netemv1.LabService{
+		Name: s.Name, Kind: s.Kind, Pid: int32(s.PID), Address: text(s.Address), Log: s.Log, Status: s.Status,
+	}
+	if !s.Ended.IsZero() {
+		m.Ended = timestamppb.New(s.Ended)
+	}
+	return m
+}
+
+// LabServiceOf translates an answer.
+func LabServiceOf(m *netemv1.LabService) lab.ServiceInfo {
+	s := lab.ServiceInfo{Name: m.GetName(), Kind: m.GetKind(), PID: int(m.GetPid()), Log: m.GetLog(), Status: m.GetStatus()}
+	if m.GetEnded() != nil {
+		s.Ended = m.GetEnded().AsTime()
+	}
+	s.Address, _ = netip.ParseAddrPort(m.GetAddress())
+	return s
+}
+
 // LabOf translates an answer.
 func LabOf(m *netemv1.Lab) lab.Info {
-	i := lab.Info{Name: m.GetName(), Targets: m.GetTargets(), Up: m.GetUp().AsTime()}
+	i := lab.Info{Name: m.GetName(), Targets: m.GetTargets(), Up: m.GetUp().AsTime(), Held: m.GetHeld()}
 	for _, n := range m.GetNodes() {
 		node := lab.NodeInfo{Name: n.GetName(), Namespace: n.GetNamespace()}
 		for _, a := range n.GetAddresses() {
@@ -148,12 +163,7 @@ func LabOf(m *netemv1.Lab) lab.Info {
 			}
 		}
 		for _, s := range n.GetServices() {
-			service := lab.ServiceInfo{Name: s.GetName(), Kind: s.GetKind(), PID: int(s.GetPid()), Log: s.GetLog(), Status: s.GetStatus()}
-			if s.GetEnded() != nil {
-				service.Ended = s.GetEnded().AsTime()
-			}
-			service.Address, _ = netip.ParseAddrPort(s.GetAddress())
-			node.Services = append(node.Services, service)
+			node.Services = append(node.Services, LabServiceOf(s))
 		}
 		i.Nodes = append(i.Nodes, node)
 	}
