@@ -120,6 +120,8 @@ type LabStore interface {
 	LabDiff(ctx context.Context, r labfile.Request) ([]lab.Difference, error)
 	LabDown(ctx context.Context, name string) (existed bool, err error)
 	Labs(ctx context.Context) ([]lab.Info, error)
+	// HoldLab tells lost, perhaps several times, why the lab is not what it was.
+	HoldLab(ctx context.Context, r labfile.Request, progress func(step string), lost func(error)) (LabHold, error)
 	LabServer(ctx context.Context, lab, service string, settings []byte, reset bool) (client.Server, error)
 }
 
@@ -136,6 +138,15 @@ type remote struct{ *client.Client }
 // Hold gives what client.Client's gives.
 func (r remote) Hold(ctx context.Context, s fault.Spec, notify func(e fault.Event, words string)) (experiment.Held, error) {
 	h, err := r.Client.Hold(ctx, s, notify)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// HoldLab gives what client.Client's gives.
+func (r remote) HoldLab(ctx context.Context, l labfile.Request, progress func(step string), lost func(error)) (LabHold, error) {
+	h, err := r.Client.HoldLab(ctx, l, progress, lost)
 	if err != nil {
 		return nil, err
 	}

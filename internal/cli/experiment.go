@@ -322,61 +322,30 @@ func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags
 	e = report.Experiment{Name: p.Name, Question: p.Question, PlanSHA256: report.Hash(p.Text), Started: a.env.Now(), Seed: p.Seed, Repeats: p.Repeats}
 	defer func() { e.Ended = a.env.Now() }()
 	e.Environment = a.environment(ctx, agent)
-	down, err := a.planLab(ctx, agent, p.Lab, pr)
+	in, release, err := a.planLab(ctx, agent, p.Lab, pr)
 	if err == nil {
 		var commander experiment.Commander
 		if p.Commands() {
 			commander = &planCommand{app: a, agent: agent, plan: p, argv: f.argv, junit: f.junit, dir: dir, began: pr.end}
 		}
+		under := ""
 		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Servers: a.servers(ctx, agent, p.Lab), Now: a.env.Now, Commander: commander, Progress: func(step string, at probe.Progress) {
+			under = step
 			pr.step(p.Name+": "+step, at.Done, at.Count)
 		}}
-		observed, err = r.Run(ctx)
-		err = errors.Join(err, down(context.WithoutCancel(ctx)))
+		observed, err = r.Run(in)
+		lost, released := release()
+		err = brokeOff(ctx, under, err, lost, released)
 	}
 	judged := experiment.Judge(p, observed)
 	e.Runs, e.Tests = report.Commanded(observed)
 	e.KPIs, e.Verdict = report.Judged(judged), experiment.Verdict(judged)
 	e.Contrasts = report.Contrasts(experiment.Contrasts(observed))
 	if err != nil {
-		e.Verdict, e.Reason = kpi.Inconclusive, err.Error()
+		e.Verdict, e.Reason = kpi.Inconclusive, reason(err)
 	}
 	return e, observed, err
 }
-
-// planLab makes the plan's lab, unless it is up already; down takes down what it made.
-func (a *app) planLab(ctx context.Context, agent Agent, name string, pr *progress) (down func(context.Context) error, err error) {
-	nothing := func(context.Context) error { return nil }
-	if name == "" {
-		return nothing, nil
-	}
-	request, err := a.labRequest(ctx, name, "")
-	if err != nil {
-		return nothing, err
-	}
-	labs, err := agent.Labs(ctx)
-	if err != nil {
-		return nothing, err
-	}
-	for _, l := range labs {
-		if l.Name == request.Name {
-			return nothing, nil
-		}
-	}
-	info, err := agent.LabUp(ctx, request, func(step string) { pr.step("lab: "+step, 0, 0) })
-	if err != nil {
-		return nothing, err
-	}
-	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, labDownLimit)
-		defer cancel()
-		_, err := agent.LabDown(ctx, info.Name)
-		return err
-	}, nil
-}
-
-// labDownLimit bounds the end of a lab after a run.
-const labDownLimit = time.Minute
 
 // environment is where a run takes place; nil where the agent does not say.
 func (a *app) environment(ctx context.Context, agent Agent) *experiment.Environment {

@@ -448,6 +448,32 @@ func (a *fakeAgent) Resolve(ctx context.Context, name string) (target.Target, er
 	return target.Target{}, fmt.Errorf("%w %q, known: pg", target.ErrUnknown, name)
 }
 
+// heldLab is a lab of the fake's that somebody holds.
+type heldLab struct {
+	a    *fakeAgent
+	info lab.Info
+	made bool
+}
+
+func (h heldLab) Info() lab.Info { return h.info }
+
+func (h heldLab) Release(ctx context.Context) (err error) {
+	if h.made {
+		_, err = h.a.LabDown(ctx, h.info.Name)
+	}
+	return err
+}
+
+func (a *fakeAgent) HoldLab(ctx context.Context, r labfile.Request, progress func(string), _ func(error)) (LabHold, error) {
+	for _, l := range a.labs {
+		if l.Name == r.Name {
+			return heldLab{a: a, info: l}, nil
+		}
+	}
+	l, err := a.LabUp(ctx, r, progress)
+	return heldLab{a, l, true}, err
+}
+
 func (a *fakeAgent) LabUp(_ context.Context, r labfile.Request, progress func(string)) (lab.Info, error) {
 	name := r.Name
 	if name != "pg" {
