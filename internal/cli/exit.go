@@ -34,7 +34,7 @@ const exitCodesText = `Exit codes:
   5    the agent, netemd, cannot be reached
   6    not supported here
   7    denied
-  130  interrupted, after undoing what was in progress
+  130  interrupted, after undoing what was in progress; by SIGTERM 143, by SIGHUP 129
 With "-- CMD" the exit code is CMD's, but of run, where it is the verdict's; 4 when CMD succeeded, but the fault was not in force to its end,
 as when it outlasted --ttl, or in between without --repair or --reattach; when it let more than 1 % of its packets pass,
 the engine being late; when no packet passed that it was aimed at; and when a rule chose no packet, or let
@@ -91,7 +91,7 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.As(err, &command):
 		return command.code
 	case ctx.Err() != nil:
-		return exitInterrupted
+		return interruptCode(ctx)
 	case errors.As(err, &usage), errors.Is(err, qdisc.ErrInvalid), errors.Is(err, probe.ErrRequest):
 		return exitUsage
 	case errors.Is(err, errFailed):

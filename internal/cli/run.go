@@ -48,7 +48,7 @@ func Run(ctx context.Context, env Env) int {
 		err = usage(root, err)
 	}
 	code := exitCode(ctx, err)
-	a.complain(err, code)
+	a.complain(err, ctx.Err() != nil)
 	return code
 }
 
@@ -66,12 +66,12 @@ func usage(root *cobra.Command, err error) error {
 }
 
 // complain prints an error in one line, and its hint in a second.
-func (a *app) complain(err error, code int) {
+func (a *app) complain(err error, interrupted bool) {
 	var command commandExit
 	switch {
 	case err == nil || errors.As(err, &command):
 		return
-	case code == exitInterrupted:
+	case interrupted:
 		fmt.Fprintln(a.env.Stderr, "netemctl: interrupted")
 		if text := leftBehind(err); text != "" {
 			fmt.Fprintln(a.env.Stderr, "netemctl:", text)
