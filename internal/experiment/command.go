@@ -68,6 +68,7 @@ func (r *Runner) command(ctx context.Context, c plan.Case, phase string, repeat 
 	if r.Progress != nil {
 		r.Progress(step, probe.Progress{})
 	}
+	r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: phase, Repeat: repeat})
 	run, err := r.Commander.Command(ctx, Round{Case: c.Name, Phase: phase, Repeat: repeat, Seed: fault.Seed(r.Plan.Seed, repeat+1), Hold: hold})
 	stop(errCommandEnded)
 	<-ended
@@ -77,8 +78,8 @@ func (r *Runner) command(ctx context.Context, c plan.Case, phase string, repeat 
 	err = errors.Join(err, failed)
 	in := Span{run.Began.Add(-calls.Unix).UnixNano(), run.Ended.Add(-calls.Unix).UnixNano()}
 	became := faults() // ends them, before what stood is written down
-	r.observe(c, phase, repeat, calls, in, became, err)
-	o := &r.observations[len(r.observations)-1]
+	o := r.observed(c, phase, repeat, calls, in, became, err)
+	defer func() { r.keep(o) }()
 	o.Command = &run
 	if err == nil && c.Load.Target == "" {
 		o.Void = ""

@@ -21,6 +21,8 @@ type Observation struct {
 	Repeat int
 	// Begin and End bound the phase, by the samples' clock.
 	Begin, End int64
+	// Unix is what makes Unix time of that clock.
+	Unix time.Duration
 	// Samples are the calls that were due in it.
 	Samples []probe.Sample
 	// Command is the run of the command; nil where the phase is none.

@@ -40,6 +40,8 @@ type Runner struct {
 	Servers Servers
 	// Progress, when set, is told what happens: a phrase, and how far the calls are.
 	Progress func(step string, p probe.Progress)
+	// Happened, when set, is told what the run does; it must be safe for concurrent use.
+	Happened func(Moment)
 	// Now is the time; nil: time.Now.
 	Now func() time.Time
 
@@ -97,6 +99,7 @@ func (r *Runner) calls(ctx context.Context, c plan.Case, phase string, repeat in
 	if e.Command {
 		return r.command(ctx, c, phase, repeat, "", func() *outcome { return nil })
 	}
+	r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: phase, Repeat: repeat})
 	before := r.readServers(ctx)
 	calls, err := r.call(ctx, c, phase, repeat, e)
 	r.served = increase(before, r.settled(ctx))
@@ -119,6 +122,7 @@ func (r *Runner) callWith(ctx context.Context, c plan.Case, phase string, repeat
 	if repeat > 0 {
 		step = fmt.Sprintf("%s: repeat %d of %d, %s", c.Name, repeat, r.Plan.Repeats, phase)
 	}
+	r.tell(Moment{Kind: MomentCalls, Event: Began, Case: c.Name, Phase: phase, Repeat: repeat})
 	return r.Caller.Calls(ctx, q, c.Policy, r.Plan.Policies[c.Policy], func(p probe.Progress) {
 		first()
 		if r.Progress != nil {
@@ -129,7 +133,7 @@ func (r *Runner) callWith(ctx context.Context, c plan.Case, phase string, repeat
 
 // separate has a run under the faults, and one after them.
 func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
-	s := standing{runner: r, repeat: repeat}
+	s := standing{runner: r, name: c.Name, repeat: repeat}
 	defer s.release(ctx)
 	if err := s.applyAll(ctx, c.Faults); err != nil {
 		return err
@@ -139,6 +143,7 @@ func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
 		err = r.command(ctx, c, kpi.Fault, repeat, s.first(), func() *outcome { s.release(ctx); return s.outcome(c) })
 	} else {
 		var calls Calls
+		r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: kpi.Fault, Repeat: repeat})
 		before := r.readServers(ctx)
 		calls, err = r.call(ctx, c, kpi.Fault, repeat, c.Fault)
 		r.served = increase(before, r.settled(ctx))
@@ -154,7 +159,7 @@ func (r *Runner) separate(ctx context.Context, c plan.Case, repeat int) error {
 // continuous has one run, through which the faults come and go. Without a warm-up those that
 // stand from the beginning stand before the first call.
 func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error {
-	s := standing{runner: r, repeat: repeat}
+	s := standing{runner: r, name: c.Name, repeat: repeat}
 	defer s.release(ctx)
 	timetable := steps(c)
 	for c.Warmup.For == 0 && timetable[0].at == 0 && !timetable[0].last() {
@@ -176,7 +181,7 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 		defer func() { over(errEnded) }()
 		first := sync.OnceFunc(func() { close(began) })
 		whole := plan.Extent{For: c.Warmup.For + c.Fault.For + c.Recovery.For}
-		calls, failed = r.callWith(calling, c, "all phases", repeat, whole, first)
+		calls, failed = r.callWith(calling, c, AllPhases, repeat, whole, first)
 	}()
 	select {
 	case <-began:
@@ -225,6 +230,9 @@ type passed struct {
 
 // pass waits out the warm-up and has the faults of a timetable stand in their times.
 func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable []step) (p passed) {
+	if c.Warmup.For > 0 {
+		r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: kpi.Warmup, Repeat: s.repeat})
+	}
 	if p.err = sleep(ctx, c.Warmup.For); p.err != nil {
 		return p
 	}
@@ -233,8 +241,12 @@ func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable [
 		p.outcome = s.outcome(c)
 		p.faulted = r.readServers(ctx)
 		p.healed = r.Now()
+		if c.Recovery.For > 0 && p.err == nil {
+			r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: kpi.Recovery, Repeat: s.repeat})
+		}
 	}()
 	p.begin = r.Now()
+	r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: kpi.Fault, Repeat: s.repeat})
 	p.begun = r.readServers(ctx)
 	for _, step := range timetable {
 		p.err = sleep(ctx, step.at-r.Now().Sub(p.begin))
@@ -271,9 +283,14 @@ func window(samples []probe.Sample) Span {
 	return w
 }
 
-// observe keeps the samples that were due in a Span.
+// observe keeps what observed makes.
 func (r *Runner) observe(c plan.Case, phase string, repeat int, calls Calls, in Span, faults *outcome, err error) {
-	o := Observation{Case: c.Name, Phase: phase, Repeat: repeat, Begin: in.Begin, End: in.End, Asked: math.NaN(), Grace: r.Plan.Grace(c)}
+	r.keep(r.observed(c, phase, repeat, calls, in, faults, err))
+}
+
+// observed is a phase with the samples that were due in a Span.
+func (r *Runner) observed(c plan.Case, phase string, repeat int, calls Calls, in Span, faults *outcome, err error) Observation {
+	o := Observation{Case: c.Name, Phase: phase, Repeat: repeat, Begin: in.Begin, End: in.End, Asked: math.NaN(), Grace: r.Plan.Grace(c), Unix: calls.Unix}
 	for _, t := range r.stood {
 		o.Faults = append(o.Faults, Span{Begin: t.begin.Add(-calls.Unix).UnixNano(), End: t.end.Add(-calls.Unix).UnixNano()})
 	}
@@ -292,7 +309,13 @@ func (r *Runner) observe(c plan.Case, phase string, repeat int, calls Calls, in 
 	case len(o.Samples) == 0 && o.Void == "":
 		o.Void = "no call was due in it"
 	}
+	return o
+}
+
+// keep keeps an observation, which is whole, and tells of it.
+func (r *Runner) keep(o Observation) {
 	r.observations = append(r.observations, o)
+	r.tell(Moment{Kind: MomentPhase, Event: Ended, Case: o.Case, Phase: o.Phase, Repeat: o.Repeat, Observed: &o})
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -38,6 +38,7 @@ func (r *Runner) setServers(ctx context.Context, c plan.Case) (back func(context
 			return back, errors.New("servers: the plan has no lab")
 		}
 		set = append(set, name)
+		r.tell(Moment{Kind: MomentServers, Event: Set, Case: c.Name, Service: name, Settings: c.Servers[name]})
 		if err := r.Servers.Set(ctx, name, c.Servers[name]); err != nil {
 			return back, fmt.Errorf("servers.%s: %w", name, err)
 		}

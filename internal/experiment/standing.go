@@ -15,6 +15,7 @@ import (
 // standing are the faults of a phase, as far as they were made.
 type standing struct {
 	runner *Runner
+	name   string // of the case
 	repeat int
 	faults []stood
 }
@@ -82,6 +83,7 @@ func (s *standing) apply(ctx context.Context, t *plan.Timed) error {
 	if i := slices.IndexFunc(s.faults, func(f stood) bool { return f.holding != nil }); i >= 0 {
 		spec.Beside = s.faults[i].holding.Fault.ID // those of one phase combine
 	}
+	s.runner.tell(Moment{Kind: MomentFault, Event: Asked, Case: s.name, Repeat: s.repeat, Spec: &spec})
 	begin := s.runner.Now()
 	h, err := Hold(ctx, s.runner.Faults, spec, nil)
 	if err != nil {
