@@ -20,6 +20,10 @@ netemctl run --all --quick --dry-run          # what would be run, and how long
 netemctl run pg/loss-tail
 netemctl run 'pg/*' --repeats 5 --out out/pg
 netemctl run ./mine.yaml -o json`,
+	"report": `
+netemctl report out/run                       # as run said it, and report.html again
+netemctl report out/before out/after          # what changed beyond noise
+netemctl report out/before out/after -o json`,
 	"catalogue schema": `
 netemctl catalogue schema > plan.schema.json`,
 	"catalogue": `

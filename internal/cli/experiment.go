@@ -35,8 +35,11 @@ type runFlags struct {
 	quick   bool
 	dryRun  bool
 	out     string
+	force   bool
 	junit   string
-	argv    []string
+	// collector takes spans; empty: nobody, or who the environment says.
+	collector string
+	argv      []string
 }
 
 func (a *app) experiment() *cobra.Command {
@@ -61,7 +64,9 @@ netemctl, and what it started with it.`,
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "fewer repeats and calls, as the plans say; what so few leave open is inconclusive")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be run and how long it takes, and run nothing")
 	cmd.Flags().BoolVar(&f.all, "all", false, "every experiment of the catalogue")
-	cmd.Flags().Var(once(&f.out, "DIR", wantFolder), "out", "write result.json and samples.jsonl to this `DIR`, of several experiments below it")
+	cmd.Flags().Var(once(&f.out, "DIR", wantFolder), "out", "write the result, a page and every call as it comes to this `DIR`, which is empty or not there yet; of several experiments below it")
+	cmd.Flags().BoolVar(&f.force, "force", false, "take the run away that is in --out")
+	otlpFlag(cmd, &f.collector)
 	cmd.Flags().Var(once(&f.junit, "FILE", "the path of a file that CMD writes, in JUnit's form"), "junit", "read which tests failed from this `FILE`, which CMD writes")
 	cmd.RunE = a.do(func(cmd *cobra.Command, args []string) error {
 		f.argv = dashed(cmd, args)
@@ -78,8 +83,14 @@ netemctl, and what it started with it.`,
 		if err := f.commands(all); err != nil {
 			return err
 		}
+		if f.force && f.out == "" {
+			return usageError{errors.New("run: --force is of --out DIR")}
+		}
 		if f.dryRun {
 			return a.runDry(all)
+		}
+		if err := errors.Join(freeFolder(f.out, f.force), ownFolders(f.out, all)); err != nil {
+			return err
 		}
 		if len(f.argv) > 0 {
 			if code, err := a.env.FindCommand(f.argv[0]); err != nil {
@@ -227,18 +238,33 @@ func policies(ctx context.Context, p *plans.Plan, path string) error {
 }
 
 // planCaller makes the calls by the agent.
-type planCaller struct{ agent Agent }
+type planCaller struct {
+	agent Agent
+	// folder and exporter are told of the calls as they end; nil for none.
+	folder   *report.Folder
+	exporter *report.Exporter
+}
 
 func (c planCaller) Calls(ctx context.Context, r probe.Request, policy string, text []byte, progress func(probe.Progress)) (experiment.Calls, error) {
 	var calls experiment.Calls
+	send := func([]byte, time.Duration) {}
+	if c.exporter != nil {
+		send = c.exporter.Of(r)
+	}
 	_, err := c.agent.RunProbe(ctx, r, client.ProbeRun{
 		PolicyFile: policy, PolicyYAML: text, Progress: progress,
 		Samples: func(lines []byte, unix time.Duration) error {
 			calls.Unix = unix
-			return client.EachSample(lines, func(s probe.Sample) error {
+			begin := len(calls.Samples)
+			err := client.EachSample(lines, func(s probe.Sample) error {
 				calls.Samples = append(calls.Samples, s)
 				return nil
 			})
+			if c.folder != nil {
+				c.folder.AddSamples(lines, calls.Samples[begin:], unix)
+			}
+			send(lines, unix)
+			return err
 		},
 	})
 	probe.BySeq(calls.Samples)
@@ -249,26 +275,47 @@ func (c planCaller) Calls(ctx context.Context, r probe.Request, policy string, t
 // breaks off is the last one only where the next would, too.
 func (a *app) runExperiments(ctx context.Context, all []plans.Plan, f runFlags) error {
 	out := f.out
+	exporter, err := a.exporter(f.collector)
+	if err != nil {
+		return err
+	}
+	defer a.sayExported(exporter)
 	agent, err := a.dial()
 	if err != nil {
 		return err
 	}
 	defer agent.Close()
-	if err := a.prepare(out); err != nil {
-		return err
+	if out != "" && f.force {
+		if err := emptied(out); err != nil {
+			return err
+		}
 	}
-	var done report.Experiments
+	done := unrun(all)
+	// written has all that ended so far, where several have one folder.
+	written := func() error {
+		if out == "" || len(all) == 1 {
+			return nil
+		}
+		return report.WriteExperiments(out, report.Experiments{Experiments: done})
+	}
+	if out != "" {
+		if err := errors.Join(report.Prepare(out), written()); err != nil {
+			return err
+		}
+	}
 	var broken error
-	for _, p := range all {
+	ended := 0
+	for i, p := range all {
 		dir := out
 		if out != "" && len(all) > 1 {
-			dir = filepath.Join(out, p.Name)
+			dir = filepath.Join(out, filepath.FromSlash(p.Name))
+			if err := emptied(dir); err != nil {
+				return errors.Join(broken, err)
+			}
 		}
-		e, observed, err := a.runPlan(ctx, agent, p, f, dir)
-		done.Experiments = append(done.Experiments, e)
-		if dir != "" {
-			err = errors.Join(err, report.WriteExperiment(dir, p.Text, e, observed))
-		}
+		e, err := a.runPlan(ctx, agent, p, f, planOutputs{dir, exporter})
+		done[i], ended = e, i+1
+		err = errors.Join(err, written())
 		if a.output != outJSON {
 			err = errors.Join(err, a.emit(answer{kind: "run", data: e, table: experimentText(e)}))
 		}
@@ -277,21 +324,17 @@ func (a *app) runExperiments(ctx context.Context, all []plans.Plan, f runFlags) 
 			break
 		}
 	}
+	done = done[:ended]
 	if a.output == outJSON {
-		broken = errors.Join(broken, a.emit(answer{kind: "run", data: done}))
+		broken = errors.Join(broken, a.emit(answer{kind: "run", data: report.Experiments{Experiments: done}}))
 	}
-	if len(done.Experiments) > 1 {
-		if a.output == outTable {
-			summaryOf(done.Experiments).write(a.out, a.style(a.env.StdoutTerminal))
-		}
-		if out != "" {
-			broken = errors.Join(broken, report.WriteExperiments(out, done))
-		}
+	if len(done) > 1 && a.output == outTable {
+		summaryOf(done).write(a.out, a.style(a.env.StdoutTerminal))
 	}
 	if out != "" {
 		a.say("result: %s", out)
 	}
-	return errors.Join(broken, verdicts(done.Experiments))
+	return errors.Join(broken, verdicts(done))
 }
 
 // verdicts is the error that makes the exit code of all verdicts, the worst one.
@@ -314,37 +357,88 @@ func verdicts(all []report.Experiment) error {
 	return nil
 }
 
-// runPlan carries one plan out. The error is why it broke off; what was measured until then is
-// judged nevertheless.
-func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags, dir string) (e report.Experiment, observed experiment.Observations, err error) {
+// planOutputs are where a plan's run is written and sent to.
+type planOutputs struct {
+	dir      string
+	exporter *report.Exporter
+}
+
+// runPlan carries one plan out, and writes it. The error is why it broke off; what was measured
+// until then is judged nevertheless.
+func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags, to planOutputs) (e report.Experiment, err error) {
 	pr := a.progress()
 	defer pr.end()
-	e = report.Experiment{Name: p.Name, Question: p.Question, PlanSHA256: report.Hash(p.Text), Started: a.env.Now(), Seed: p.Seed, Repeats: p.Repeats}
-	defer func() { e.Ended = a.env.Now() }()
-	e.Environment = a.environment(ctx, agent)
-	in, release, err := a.planLab(ctx, agent, p.Lab, pr)
-	if err == nil {
-		var commander experiment.Commander
-		if p.Commands() {
-			commander = &planCommand{app: a, agent: agent, plan: p, argv: f.argv, junit: f.junit, dir: dir, began: pr.end}
-		}
-		under := ""
-		r := experiment.Runner{Plan: p, Caller: planCaller{agent}, Faults: agent, Servers: a.servers(ctx, agent, p.Lab), Now: a.env.Now, Commander: commander, Progress: func(step string, at probe.Progress) {
-			under = step
-			pr.step(p.Name+": "+step, at.Done, at.Count)
-		}}
-		observed, err = r.Run(in)
-		lost, released := release()
-		err = brokeOff(ctx, under, err, lost, released)
+	e = report.Experiment{
+		Name: p.Name, Question: p.Question, PlanSHA256: report.Hash(p.Text), Started: a.env.Now().Round(0),
+		Seed: p.Seed, Repeats: p.Repeats, Quick: p.Short, Cases: casesOf(p), KPIs: unjudged(p),
 	}
+	e.Environment = a.environment(ctx, agent)
+	where := a.machine(ctx, agent, p)
+	var folder *report.Folder
+	if to.dir != "" {
+		if folder, err = report.Create(to.dir, p.Text, e, where, words); err != nil {
+			e.Verdict, e.Reason, e.Ended = kpi.Inconclusive, err.Error(), a.env.Now().Round(0)
+			return e, err
+		}
+	}
+	observed, events, err := a.carryOut(ctx, agent, p, f, to, folder, pr)
 	judged := experiment.Judge(p, observed)
 	e.Runs, e.Tests = report.Commanded(observed)
 	e.KPIs, e.Verdict = report.Judged(judged), experiment.Verdict(judged)
 	e.Contrasts = report.Contrasts(experiment.Contrasts(observed))
+	e.Phases, e.Ended = report.Phases(observed), a.env.Now().Round(0)
 	if err != nil {
 		e.Verdict, e.Reason = kpi.Inconclusive, reason(err)
 	}
-	return e, observed, err
+	if folder != nil {
+		err = errors.Join(err, folder.Finish(e, observed, a.afterwards(where, events)))
+	}
+	return e, err
+}
+
+// carryOut has the plan run, and returns what happened to faults meanwhile, too.
+func (a *app) carryOut(ctx context.Context, agent Agent, p plans.Plan, f runFlags, to planOutputs, folder *report.Folder, pr *progress) (observed experiment.Observations, events []experiment.Event, err error) {
+	stop := func() {}
+	if folder != nil || to.exporter != nil {
+		stop = a.followFaults(ctx, agent, func(e experiment.Event) {
+			events = append(events, e)
+			if folder != nil {
+				folder.AddEvent(e)
+			}
+			if to.exporter != nil {
+				to.exporter.AddEvent(e)
+			}
+		})
+	}
+	observed, err = a.inLab(ctx, agent, p, f, to, folder, pr)
+	stop() // no event comes after it
+	return observed, events, err
+}
+
+// inLab holds the plan's lab and has the plan run in it.
+func (a *app) inLab(ctx context.Context, agent Agent, p plans.Plan, f runFlags, to planOutputs, folder *report.Folder, pr *progress) (experiment.Observations, error) {
+	in, release, err := a.planLab(ctx, agent, p.Lab, pr)
+	if err != nil {
+		return nil, err
+	}
+	var commander experiment.Commander
+	if p.Commands() {
+		commander = &planCommand{app: a, agent: agent, plan: p, argv: f.argv, junit: f.junit, dir: to.dir, began: pr.end}
+	}
+	under := ""
+	r := experiment.Runner{
+		Plan: p, Caller: planCaller{agent, folder, to.exporter}, Faults: agent, Servers: a.servers(ctx, agent, p.Lab), Now: a.env.Now, Commander: commander,
+		Progress: func(step string, at probe.Progress) {
+			under = step
+			pr.step(p.Name+": "+step, at.Done, at.Count)
+		},
+	}
+	if folder != nil {
+		r.Happened = folder.Happened
+	}
+	observed, err := r.Run(in)
+	lost, released := release()
+	return observed, brokeOff(ctx, under, err, lost, released)
 }
 
 // environment is where a run takes place; nil where the agent does not say.
@@ -369,7 +463,11 @@ func summaryOf(all []report.Experiment) *table {
 				why = strings.TrimSpace(k.Condition + " " + k.Case)
 			}
 		}
-		t.add(string(e.Verdict), e.Name, e.Ended.Sub(e.Started).Round(time.Second).String(), oneLine(errors.New(why)))
+		took := "-"
+		if !e.Ended.IsZero() {
+			took = e.Ended.Sub(e.Started).Round(time.Second).String()
+		}
+		t.add(string(e.Verdict), e.Name, took, oneLine(errors.New(why)))
 	}
 	return t
 }

@@ -46,7 +46,7 @@ that does to a real client. It talks to netemd, the agent, which does the work.
 	cobra.EnableCommandSorting = false
 	add(groupFaults, a.loss(), a.delay(), a.reorder(), a.duplicate(), a.corrupt(), a.rate(), a.partition(), a.apply(), a.drop(), a.hold(), a.toxic(), a.app(), a.process(),
 		a.change(), a.list(), a.show(), a.renew(), a.clear(), a.watch(), a.stats(), a.packets())
-	add(groupMeasure, a.verify(), a.probe(), a.compare(), a.experiment(), a.catalogue(), a.policy())
+	add(groupMeasure, a.verify(), a.probe(), a.compare(), a.experiment(), a.report(), a.catalogue(), a.policy())
 	add(groupPlaces, a.lab(), a.target(), a.profile())
 	add(groupOther, a.doctor(), a.version())
 	root.SetCompletionCommandGroupID(groupOther)

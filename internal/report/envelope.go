@@ -111,7 +111,7 @@ func writeSamples(w io.Writer, layer string, samples []probe.Sample) error {
 	return nil
 }
 
-// write replaces a file whole: a reader never sees half of it.
+// write replaces a file whole: a reader never sees half of it, also after a crash.
 func write(dir, name string, fill func(io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -133,6 +133,9 @@ func write(dir, name string, fill func(io.Writer) error) (err error) {
 	}
 	if err == nil {
 		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
 	}
 	if closeErr := f.Close(); err == nil {
 		err = closeErr

@@ -3,18 +3,15 @@ package report
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"netemd/internal/experiment"
 	"netemd/internal/kpi"
-	"netemd/probe"
 )
 
 // Experiments is what running plans came to.
@@ -30,20 +27,27 @@ type Experiment struct {
 	// Reason is why the run broke off; empty otherwise.
 	Reason string `json:"reason,omitempty"`
 	// PlanSHA256 is the hash of PlanFile, the plan that was run.
-	PlanSHA256  string                  `json:"plan_sha256,omitempty"`
-	Started     time.Time               `json:"started,omitzero"`
+	PlanSHA256 string    `json:"plan_sha256,omitempty"`
+	Started    time.Time `json:"started,omitzero"`
+	// Ended is zero as long as the run goes on, and of one whose end nobody has written.
 	Ended       time.Time               `json:"ended,omitzero"`
 	Environment *experiment.Environment `json:"environment,omitempty"`
 
 	Seed    uint64 `json:"seed"`
 	Repeats int    `json:"repeats"`
-	KPIs    []KPI  `json:"kpis"`
+	// Quick says that the run was made shorter than its plan.
+	Quick bool `json:"quick,omitempty"`
+	// Cases say what was called.
+	Cases []Case `json:"cases,omitempty"`
+	KPIs  []KPI  `json:"kpis"`
 	// Contrasts are each case's calls under the fault beside those without.
 	Contrasts []Contrast `json:"contrasts,omitempty"`
 	// Runs are those of the user's command, in their order, and Tests what became of each of its
 	// tests; both are empty without one.
 	Runs  []CommandRun `json:"runs,omitempty"`
 	Tests []Test       `json:"tests,omitempty"`
+	// Phases are those of all repeats, in the order in which they were observed.
+	Phases []Phase `json:"phases,omitempty"`
 }
 
 // KPI is one condition and what it came to.
@@ -141,55 +145,16 @@ func Judged(all []experiment.Judged) []KPI {
 // one.
 func WriteExperiments(dir string, all Experiments) error {
 	return errors.Join(
-		write(dir, ResultFile, func(w io.Writer) error { return WriteJSON(w, "run", all) }),
 		write(dir, JUnitFile, func(w io.Writer) error { return WriteJUnit(w, all.Experiments) }),
+		WriteIndex(dir, all),
+		write(dir, ResultFile, func(w io.Writer) error { return WriteJSON(w, "run", all) }),
 	)
 }
-
-// observationLine is one line of an experiment's SamplesFile.
-type observationLine struct {
-	Case   string `json:"case"`
-	Phase  string `json:"phase"`
-	Repeat int    `json:"repeat"`
-	probe.Sample
-}
-
-// The files of an experiment beside ResultFile, SamplesFile and PageFile.
-const (
-	PlanFile  = "plan.yaml"
-	JUnitFile = "junit.xml"
-)
 
 // Hash is that of a plan, in hex.
 func Hash(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
-}
-
-// WriteExperiment writes an experiment's plan, result, samples and page to dir, which is made
-// if it is missing.
-func WriteExperiment(dir string, planText []byte, e Experiment, o experiment.Observations) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	err := errors.Join(
-		write(dir, PlanFile, func(w io.Writer) error { _, err := w.Write(planText); return err }),
-		write(dir, JUnitFile, func(w io.Writer) error { return WriteJUnit(w, []Experiment{e}) }),
-		write(dir, PageFile, func(w io.Writer) error { return WriteRunHTML(w, e, o) }),
-	)
-	err = errors.Join(err, write(dir, ResultFile, func(w io.Writer) error { return WriteJSON(w, "run", Experiments{[]Experiment{e}}) }))
-	return errors.Join(err, write(dir, SamplesFile, func(w io.Writer) error {
-		line := json.NewEncoder(w)
-		line.SetEscapeHTML(false)
-		for _, x := range o {
-			for _, s := range x.Samples {
-				if err := line.Encode(observationLine{Case: x.Case, Phase: x.Phase, Repeat: x.Repeat, Sample: s}); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}))
 }
 
 // words are what the repeats differ by; nothing where they are one, or alike.

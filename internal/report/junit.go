@@ -44,7 +44,7 @@ func WriteJUnit(w io.Writer, all []Experiment) error {
 	for _, e := range all {
 		s := junitSuite{Name: e.Name, Tests: len(e.KPIs)}
 		if !e.Started.IsZero() {
-			s.Time, s.Started = e.Ended.Sub(e.Started).Seconds(), e.Started.UTC().Format(time.DateOnly+"T"+time.TimeOnly)
+			s.Time, s.Started = e.took().Seconds(), e.Started.UTC().Format(time.DateOnly+"T"+time.TimeOnly)
 		}
 		for _, k := range e.KPIs {
 			c := junitCase{Class: e.Name, Name: k.Condition, Out: k.Words()}
@@ -78,4 +78,12 @@ func WriteJUnit(w io.Writer, all []Experiment) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// took is how long the run was; 0 while it goes on.
+func (e Experiment) took() time.Duration {
+	if e.Ended.IsZero() {
+		return 0
+	}
+	return e.Ended.Sub(e.Started)
 }

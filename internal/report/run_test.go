@@ -117,8 +117,8 @@ func TestThin(t *testing.T) {
 func TestJUnit(t *testing.T) {
 	e, o := ran()
 	e.Reason = "the agent went"
-	dir := t.TempDir()
-	if err := WriteExperiment(dir, []byte("plan"), e, o); err != nil {
+	dir := filepath.Join(t.TempDir(), "x", "y")
+	if err := recordedRun(t, dir, e, o).Finish(e, o, Machine{}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, JUnitFile))

@@ -51,7 +51,7 @@ type phaseRow struct {
 const maxTimelines = 3
 
 // phases are in the order in which they come.
-var phases = []string{kpi.Control, kpi.Warmup, kpi.Fault, kpi.Recovery}
+var phases = []string{kpi.Control, kpi.Warmup, kpi.Fault, kpi.Recovery, experiment.AllPhases}
 
 // WriteRunHTML writes the page of an experiment: it needs no network, script or font from
 // elsewhere.
@@ -79,7 +79,10 @@ func (e Experiment) facts() [][2]string {
 		{"Plan", e.planWords()},
 	}
 	if !e.Started.IsZero() {
-		out = append(out, [2]string{"Started", e.Started.Format(time.RFC3339)}, [2]string{"Took", e.Ended.Sub(e.Started).Round(time.Second).String()})
+		out = append(out, [2]string{"Started", e.Started.Format(time.RFC3339)})
+	}
+	if !e.Ended.IsZero() {
+		out = append(out, [2]string{"Took", e.Ended.Sub(e.Started).Round(time.Second).String()})
 	}
 	if v := e.Environment; v != nil {
 		out = append(out,

@@ -15,6 +15,8 @@ import (
 type windows struct {
 	open  map[string]*span
 	order []string
+	// ids makes an id of so many bytes, in hex; nil: randomID.
+	ids func(n int) string
 }
 
 // add takes an event, and returns the span that it ended, or nil.
@@ -28,8 +30,12 @@ func (w *windows) add(e experiment.Event) *span {
 		if w.open == nil {
 			w.open = map[string]*span{}
 		}
+		id := randomID
+		if w.ids != nil {
+			id = w.ids
+		}
 		s = &span{
-			TraceID: randomID(16), SpanID: randomID(8), Name: "fault: " + e.Asked, Kind: spanInternal, Start: at,
+			TraceID: id(16), SpanID: id(8), Name: "fault: " + e.Asked, Kind: spanInternal, Start: at,
 			Attributes: []attribute{
 				text("netemd.fault", e.Fault), text("netemd.fault.target", e.Target), text("netemd.fault.asked", e.Asked), text("netemd.fault.engine", e.Engine),
 			},
