@@ -223,9 +223,10 @@ func (o Observations) marked() (kpi.Value, error) {
 	return number(n)
 }
 
-// slowest is the longest time from a phase's beginning to the end of its first good call.
+// slowest is the longest time from a phase's beginning to the end of its first good call; at
+// least a whole phase, where none succeeded.
 func (o Observations) slowest() (kpi.Value, error) {
-	worst := 0.
+	worst := kpi.Value{}
 	for _, x := range o {
 		first := int64(math.MaxInt64)
 		for _, s := range x.Samples {
@@ -234,11 +235,11 @@ func (o Observations) slowest() (kpi.Value, error) {
 			}
 		}
 		if first == math.MaxInt64 {
-			return kpi.Value{}, fmt.Errorf("%s: no call succeeded", x.name())
+			first, worst.AtLeast = x.End, true
 		}
-		worst = max(worst, float64(first-x.Begin)/float64(time.Millisecond))
+		worst.Number = max(worst.Number, float64(first-x.Begin)/float64(time.Millisecond))
 	}
-	return kpi.Value{Number: worst}, nil
+	return worst, nil
 }
 
 func (o Observations) packets(metric string) (kpi.Value, error) {

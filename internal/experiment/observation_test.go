@@ -65,6 +65,7 @@ func TestMeasured(t *testing.T) {
 		"retries_mean[5ms] == 0.5 of a":                                            kpi.Passed, // 2 within 5 ms, and none
 		"recovery_ms == 65 in recovery of a":                                       kpi.Passed,
 		"recovery_ms == 65 in recovery of a within 10ms":                           kpi.Inconclusive, // nothing good in the first
+		"recovery_ms <= 5 in recovery of a within 10ms":                            kpi.Failed,
 		"asked == measured && packets == 2000 of a":                                kpi.Passed,
 		"asked == measured in control of a":                                        kpi.Inconclusive,
 		"throughput == 1.5 of a":                                                   kpi.Passed,

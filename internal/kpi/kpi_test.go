@@ -228,3 +228,31 @@ func TestUniform(t *testing.T) {
 		}
 	}
 }
+
+// TestLowerBound has numbers of which is known that they are 3000 or more.
+func TestLowerBound(t *testing.T) {
+	for text, want := range map[string]Verdict{
+		"recovery_ms <= 1500":         Failed,
+		"recovery_ms > 1500":          Passed,
+		"1500 > recovery_ms":          Failed,
+		"recovery_ms <= 5s":           Inconclusive,
+		"recovery_ms >= 3s":           Passed,
+		"recovery_ms > 3s":            Inconclusive,
+		"recovery_ms == 1500":         Failed,
+		"recovery_ms != 1500":         Passed,
+		"recovery_ms == 4s":           Inconclusive,
+		"recovery_ms - 1 > 0":         Inconclusive,
+		"max(recovery_ms, 1) > 0":     Inconclusive,
+		"between(recovery_ms, 1, 2)":  Inconclusive,
+		"recovery_ms <= 5s || ok > 1": Passed,
+	} {
+		k, err := Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if j := k.Judge(func(r Ref) (Value, error) { return Value{Number: 3000, AtLeast: r.Metric == "recovery_ms"}, nil }); j.Verdict != want {
+			t.Errorf("%s: %+v, want %s", text, j, want)
+		}
+	}
+}

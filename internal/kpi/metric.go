@@ -50,7 +50,7 @@ var Metrics = []Metric{
 	{Name: "packets", Means: "packets that matched the fault"},
 	{Name: "measured", Rate: true, Means: "packets that the fault lost, of those that matched"},
 	{Name: "asked", Rate: true, Means: "the share of packets that the fault was asked to lose"},
-	{Name: "recovery_ms", Means: "from the fault's end to the first good call that was due after it"},
+	{Name: "recovery_ms", Means: "from the fault's end to the first good call that was due after it; where none succeeded, at least the whole phase"},
 	{Name: "command", Means: "exit code of the command, the largest of its runs; 124 of one that reached its limit"},
 	{Name: "tests_run", Means: "tests that the command ran, each once for each of its runs; those that it skipped are not in it"},
 	{Name: "tests_failed", Means: "tests that failed, or began and never ended, each once for each run of the command"},

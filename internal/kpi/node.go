@@ -1,6 +1,7 @@
 package kpi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"go/token"
@@ -54,7 +55,7 @@ func (binary) condition() bool { return false }
 
 func (b binary) number(m Measured) (Value, error) {
 	x, y, err := two(b.x, b.y, m)
-	if err != nil {
+	if err = cmp.Or(err, exact(x, y)); err != nil {
 		return Value{}, err
 	}
 	var v float64
@@ -76,6 +77,16 @@ func (b binary) number(m Measured) (Value, error) {
 
 func (binary) holds(Measured) (bool, error) { return false, errNumber }
 
+// exact refuses to calculate with what is only known to be more.
+func exact(values ...Value) error {
+	for _, v := range values {
+		if v.AtLeast {
+			return fmt.Errorf("%.4g is no more than a lower bound", v.Number)
+		}
+	}
+	return nil
+}
+
 func two(x, y node, m Measured) (a, b Value, err error) {
 	a, errX := x.number(m)
 	b, errY := y.number(m)
@@ -96,19 +107,31 @@ func (c comparison) holds(m Measured) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	switch c.op {
-	case token.EQL:
-		return alike(x, y), nil
-	case token.NEQ:
-		return !alike(x, y), nil
-	}
 	xLow, xHigh := x.bounds()
 	yLow, yHigh := y.bounds()
+	if c.op == token.EQL || c.op == token.NEQ {
+		same := alike(x, y)
+		switch {
+		case !x.AtLeast && !y.AtLeast:
+			return same == (c.op == token.EQL), nil
+		case xLow > yHigh || yLow > xHigh:
+			return c.op == token.NEQ, nil
+		}
+		return false, c.open(x, y)
+	}
 	holds := ordered(c.op, x.Number, y.Number)
 	if ordered(c.op, xLow, yHigh) != holds || ordered(c.op, xHigh, yLow) != holds {
-		return false, fmt.Errorf("%s: so few cases leave it open: %s", c.text, strings.Join(append(open(x), open(y)...), ", "))
+		return false, c.open(x, y)
 	}
 	return holds, nil
+}
+
+func (c comparison) open(x, y Value) error {
+	why := "so few cases leave it open"
+	if x.AtLeast || y.AtLeast {
+		why = "it is left open"
+	}
+	return fmt.Errorf("%s: %s: %s", c.text, why, strings.Join(append(open(x), open(y)...), ", "))
 }
 
 func ordered(op token.Token, x, y float64) bool {
@@ -123,8 +146,11 @@ func ordered(op token.Token, x, y float64) bool {
 	return x >= y
 }
 
-// open is the interval of a short rate in words.
+// open is the interval of a short rate, or a lower bound, in words.
 func open(v Value) []string {
+	if v.AtLeast {
+		return []string{fmt.Sprintf("at least %.4g", v.Number)}
+	}
 	if !v.Short || v.Of == 0 {
 		return nil
 	}
@@ -168,7 +194,7 @@ func (c call) values(m Measured) ([]Value, error) {
 		v, err := a.number(m)
 		values, errs = append(values, v), append(errs, err)
 	}
-	return values, errors.Join(errs...)
+	return values, cmp.Or(errors.Join(errs...), exact(values...))
 }
 
 func (c call) number(m Measured) (Value, error) {

@@ -15,10 +15,16 @@ type Value struct {
 	// Short says that it is of a run that was made shorter than its plan: an order that the
 	// interval of a rate leaves open is not decided by it.
 	Short bool
+	// AtLeast says that Number is no more than a lower bound, as of what had not ended when it
+	// was looked at last.
+	AtLeast bool
 }
 
-// bounds are a short rate's interval, and the number of others.
+// bounds are a short rate's interval, from a lower bound to infinity, and the number of others.
 func (v Value) bounds() (low, high float64) {
+	if v.AtLeast {
+		return v.Number, math.Inf(1)
+	}
 	if v.Short && v.Of > 0 {
 		return Interval(v)
 	}

@@ -83,6 +83,9 @@ func numbersText(all []Number) string {
 		case n.Case != "":
 			text += "(" + n.Case + ")"
 		}
+		if n.AtLeast {
+			text += " at least"
+		}
 		text += " " + valueText(n)
 		if n.Low != nil {
 			text = fmt.Sprintf("%s of %d (%.3g..%.3g)", text, n.Of, 100**n.Low, 100**n.High)
@@ -106,6 +109,8 @@ type Number struct {
 	Case  string  `json:"case,omitempty"`
 	Phase string  `json:"phase"`
 	Value float64 `json:"value"`
+	// AtLeast says that Value is no more than a lower bound.
+	AtLeast bool `json:"at_least,omitempty"`
 	// Of is how many cases a rate is of, Low and High its interval at the level 99.9 %.
 	Of   int      `json:"of,omitempty"`
 	Low  *float64 `json:"low,omitempty"`
@@ -120,7 +125,7 @@ func Judged(all []experiment.Judged) []KPI {
 			Condition: j.Text, Case: j.Case, Verdict: j.Verdict, Reason: j.Reason, Reference: j.Reference, Why: j.Why, Measured: []Number{},
 		}
 		for _, f := range j.Found {
-			n := Number{Name: f.Metric, Case: f.Case, Phase: f.Phase, Value: f.Number, Of: f.Of}
+			n := Number{Name: f.Metric, Case: f.Case, Phase: f.Phase, Value: f.Number, AtLeast: f.AtLeast, Of: f.Of}
 			if f.Kind != "" {
 				n.Name += "[" + f.Kind + "]"
 			}
