@@ -26,6 +26,11 @@ const (
 	Cancelled Class = "cancelled"
 )
 
+// Failures are the classes of calls that did not end well.
+func Failures() []Class {
+	return []Class{Timeout, Refused, Reset, EOF, Protocol, Server, Other, Rejected}
+}
+
 // Cause is why a call was slow.
 type Cause string
 
@@ -62,6 +67,11 @@ const (
 	// Unknown: none of the above was seen.
 	Unknown Cause = "unknown"
 )
+
+// Causes are all of them.
+func Causes() []Cause {
+	return []Cause{RTO, SYNRetransmit, TLP, FastRetransmit, Dropped, Neighbour, Queueing, PolicyWait, Unknown}
+}
 
 // SlowThreshold is the duration above which a call gets a cause: below the
 // 200 ms floor of Linux's retransmission timeout (TCP_RTO_MIN,
@@ -229,6 +239,14 @@ const (
 	PhaseFirstByte = "first_byte"
 	PhaseBody      = "body"
 )
+
+// PhaseNames are all of them, in that order.
+func PhaseNames() []string {
+	return []string{
+		PhaseDNS, PhaseConnect, PhaseTLS, PhaseAuth, PhaseSettings, PhasePool, PhaseBegin, PhasePrepare, PhaseQuery, PhaseCommit,
+		PhaseSend, PhaseFirstByte, PhaseBody,
+	}
+}
 
 // unasked reports that the network was not asked for an answer: the policy refused the
 // call, whether or not a fallback then had one.

@@ -2,8 +2,17 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"netemd/internal/experiment"
+	plans "netemd/internal/experiment/plan"
+	"netemd/internal/lab"
+	"netemd/internal/strictyaml"
+	"netemd/internal/testbed/control"
+	"netemd/qdisc"
 )
 
 // labServers are the servers of a lab that is up.
@@ -37,4 +46,64 @@ func (s labServers) Set(ctx context.Context, service string, text []byte) error 
 func (s labServers) Counters(ctx context.Context, service string) (map[string]int64, error) {
 	state, err := s.agent.LabServer(ctx, s.lab, service, nil, false)
 	return state.Counters, err
+}
+
+// checkCounters refuses a plan whose conditions ask for a counter that no service of its lab has.
+// A lab that is not known here, the agent may know.
+func (a *app) checkCounters(ctx context.Context, p plans.Plan) error {
+	asked := p.Counters()
+	if len(asked) == 0 {
+		return nil
+	}
+	request, err := a.labRequest(ctx, p.Lab, "")
+	if err != nil {
+		return err
+	}
+	d, err := request.Definition()
+	if errors.Is(err, lab.ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	kinds, names := map[string]string{}, []string{}
+	for _, n := range d.Nodes {
+		for _, s := range n.Services {
+			if slices.Contains(control.Kinds(), s.Kind) {
+				kinds[s.Name], names = s.Kind, append(names, s.Name)
+			}
+		}
+	}
+	var errs []error
+	for i, k := range p.KPIs {
+		for _, ref := range k.Refs() {
+			service, counter, _ := strings.Cut(ref.Kind, ".")
+			kind, ok := kinds[service]
+			want := fmt.Sprintf("server[SERVICE.COUNTER] with a service of lab %s that counts: %s", p.Lab, orNone(names))
+			near := strictyaml.Near(service, names)
+			switch {
+			case ref.Metric != "server" || ok && control.Counts(kind, counter):
+				continue
+			case ok:
+				all := control.Counters(kind)
+				want = fmt.Sprintf("server[%s.COUNTER] with a counter of %s: %s", service, kind, strings.Join(all, ", "))
+				near = strictyaml.Near(counter, all)
+			}
+			if near != "" {
+				want += "; did you mean " + near + "?"
+			}
+			errs = append(errs, &qdisc.FieldError{Field: fmt.Sprintf("kpis[%d].must", i), Value: ref.Metric + "[" + ref.Kind + "]", Want: want})
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return nil
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "it has none"
+	}
+	return strings.Join(names, ", ")
 }

@@ -47,17 +47,7 @@ func (r *Runner) setServers(ctx context.Context, c plan.Case) (back func(context
 }
 
 // counted are the services of which a condition of the plan asks for a counter.
-func (r *Runner) counted() []string {
-	names := map[string]bool{}
-	for _, k := range r.Plan.KPIs {
-		for _, ref := range k.Refs() {
-			if name, _, ok := strings.Cut(ref.Kind, "."); ok && ref.Metric == "server" {
-				names[name] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
+func (r *Runner) counted() []string { return slices.Sorted(maps.Keys(r.Plan.Counters())) }
 
 // reading is what servers have counted until a moment, as SERVICE.COUNTER; what could not be
 // read is not in it.

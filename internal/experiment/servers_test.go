@@ -71,6 +71,7 @@ func (l *lab) during() (stop func()) {
 
 const tierPlan = `experiment: x
 version: 1
+lab: tiers
 repeats: 1
 seed: 5
 load: {target: front}

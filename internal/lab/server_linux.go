@@ -12,9 +12,6 @@ import (
 	"netemd/qdisc"
 )
 
-// counting are the kinds of services that have a control.
-var counting = []string{KindHTTPEcho, KindHTTPTier, KindPayment}
-
 // Server looks at a service LAB/SERVICE of kind http-echo, http-tier or payment, after its settings were
 // replaced where there is a text of them, and its counters set to 0 where that is asked for.
 // The error is a *qdisc.FieldError for settings that are wrong, and fs.ErrNotExist for a service
@@ -27,8 +24,8 @@ func (m *Manager) Server(ctx context.Context, key string, text []byte, reset boo
 	if err := m.why(r); err != nil {
 		return control.State{}, err
 	}
-	if !slices.Contains(counting, s.Kind) {
-		return control.State{}, &qdisc.FieldError{Field: "service", Value: key, Want: "a service of kind " + strings.Join(counting, ", ")}
+	if !slices.Contains(control.Kinds(), s.Kind) {
+		return control.State{}, &qdisc.FieldError{Field: "service", Value: key, Want: "a service of kind " + strings.Join(control.Kinds(), ", ")}
 	}
 	c := control.Client{Path: filepath.Join(s.Home, control.Socket)}
 	fail := func(err error) (control.State, error) {

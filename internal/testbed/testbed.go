@@ -30,13 +30,13 @@ import (
 //
 // SIGTERM and SIGINT end them: what is being answered has a second.
 const (
-	HTTPEchoChild = "http-echo"
+	HTTPEchoChild = control.HTTPEcho
 	GRPCEchoChild = "grpc-echo"
 	EchoChild     = "echo"
-	TierChild     = "http-tier"
+	TierChild     = control.HTTPTier
 	// PaymentChild has --database, too: the URL of its PostgreSQL, without the password, which
 	// the environment has as PGPASSWORD.
-	PaymentChild = "payment"
+	PaymentChild = control.Payment
 )
 
 // graceful is how long what is being answered at the end may take.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"netemd/internal/testbed/control"
 	"netemd/probe/policy"
 )
 
@@ -136,5 +138,27 @@ func TestTierMistakes(t *testing.T) {
 	}
 	if w := ask(t.Context(), tier, "/"); w.Code != 503 {
 		t.Errorf("%d after settings that were refused", w.Code)
+	}
+}
+
+// TestCountersAreTold: a server has the counters that a plan may ask for, and no others.
+func TestCountersAreTold(t *testing.T) {
+	tier := tierWith(t, "upstreams: {back: {at: \"127.0.0.1:1\"}}")
+	echo := &echoCounts{}
+	echo.around(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	for kind, c := range map[string]control.Controlled{control.HTTPEcho: echo, control.HTTPTier: tier, control.Payment: NewPayments()} {
+		has := c.Counters()
+		for name := range has {
+			if !control.Counts(kind, name) {
+				t.Errorf("%s: %s is not told", kind, name)
+			}
+		}
+		ofLedger := []string{"rows", "doubled", "unanswered"}
+		for _, name := range control.Counters(kind) {
+			name = strings.NewReplacer("METHOD", "get", "UPSTREAM", "back").Replace(name)
+			if _, ok := has[name]; !ok && !(kind == control.Payment && slices.Contains(ofLedger, name)) {
+				t.Errorf("%s: there is no %s among %v", kind, name, has)
+			}
+		}
 	}
 }

@@ -32,6 +32,29 @@ const (
 	used       = "used"
 )
 
+// Events are what the policies do, each as POLICY.EVENT.
+func Events() (all []string) {
+	for _, p := range []struct {
+		policy string
+		events []string
+	}{
+		{ofTimeout, []string{fired}},
+		{ofRetry, []string{scheduled, fired, exhausted, refused}},
+		{ofBudget, []string{refused}},
+		{ofBreaker, []string{opened, halfOpened, closed, refused, permitted}},
+		{ofBulkhead, []string{refused, permitted}},
+		{ofHedge, []string{fired, used}},
+		{ofFallback, []string{used}},
+		{ofCache, []string{used, exhausted}},
+		{ofDeadline, []string{exhausted}},
+	} {
+		for _, e := range p.events {
+			all = append(all, p.policy+"."+e)
+		}
+	}
+	return all
+}
+
 // callTimeout bounds the call.
 func (k *Client) callTimeout(inner next) next {
 	limit := k.policy.CallTimeout

@@ -220,6 +220,7 @@ func (r *reader) kpis(p *Plan) {
 
 // ref looks whether there is what a KPI asks for.
 func (r *reader) ref(key string, p Plan, ref kpi.Ref) {
+	r.selector(key, p, ref)
 	cases := p.Cases
 	if ref.Case != "" {
 		c, ok := p.Case(ref.Case)

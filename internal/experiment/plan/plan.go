@@ -17,6 +17,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"netemd/internal/fault"
@@ -133,4 +134,19 @@ func (p Plan) Case(name string) (Case, bool) {
 		}
 	}
 	return Case{}, false
+}
+
+// Counters are the servers' counters that conditions ask for, each once, by the names of their
+// services.
+func (p Plan) Counters() map[string][]string {
+	all := map[string][]string{}
+	for _, k := range p.KPIs {
+		for _, ref := range k.Refs() {
+			service, counter, ok := strings.Cut(ref.Kind, ".")
+			if ok && ref.Metric == "server" && !slices.Contains(all[service], counter) {
+				all[service] = append(all[service], counter)
+			}
+		}
+	}
+	return all
 }
