@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"netemd/internal/child"
 	"netemd/internal/testenv"
 )
 
@@ -17,6 +18,7 @@ var bin string
 const fragile = "failpoints"
 
 func TestMain(m *testing.M) {
+	child.Run()
 	dir, cleanup, err := programs()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
