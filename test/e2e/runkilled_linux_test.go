@@ -203,7 +203,7 @@ func (r *victimRun) gone() {
 }
 
 // verdict checks that the folder can be read, and what it says: it is inconclusive for a reason
-// in which the words are, and a phase that was over before counts.
+// in which the words are, and a run that was over before the phase counts.
 func (r *victimRun) verdict(phase string, words ...string) {
 	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.dir, "result.json"))
@@ -236,13 +236,18 @@ func (r *victimRun) verdict(phase string, words ...string) {
 			r.t.Errorf("the condition on %s is %s", killedPhases[i], k.Verdict)
 		}
 	}
-	samples, err := os.ReadFile(filepath.Join(r.dir, "samples.jsonl"))
-	if err != nil {
-		r.t.Errorf("the folder: %v", err)
+	if again := run(r.t, exec.Command(filepath.Join(bin, "netemctl"), "report", r.dir)); again.code != 4 || !strings.Contains(again.stdout, "killed: inconclusive") {
+		r.t.Errorf("said again: exit code %d, want 4\n%s%s", again.code, again.stdout, again.stderr)
 	}
-	for line := range bytes.Lines(samples) {
-		if !json.Valid(line) && bytes.HasSuffix(line, []byte("\n")) {
-			r.t.Errorf("samples.jsonl has the line %q", line)
+	for _, file := range []string{"samples.jsonl", "events.jsonl"} {
+		text, err := os.ReadFile(filepath.Join(r.dir, file))
+		if err != nil {
+			r.t.Errorf("the folder: %v", err)
+		}
+		for line := range bytes.Lines(text) {
+			if !json.Valid(line) && bytes.HasSuffix(line, []byte("\n")) {
+				r.t.Errorf("%s has the line %q", file, line)
+			}
 		}
 	}
 }
@@ -277,7 +282,9 @@ func TestRunKilled(t *testing.T) {
 				_ = r.cmd.Process.Signal(sig)
 				r.wait(map[syscall.Signal]int{syscall.SIGKILL: -1, syscall.SIGINT: 130, syscall.SIGTERM: 143}[sig])
 				r.gone()
-				if sig != syscall.SIGKILL {
+				if sig == syscall.SIGKILL {
+					r.verdict(killedPhases[0], "the run did not end") // nothing has been judged
+				} else {
 					r.verdict(phase, sig.String()+" signal received")
 				}
 			})
