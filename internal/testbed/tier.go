@@ -97,7 +97,9 @@ func (t *Tier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := context.WithoutCancel(r.Context())
 	until, told := deadlineOf(r.Header, began)
 	if s.ObeyDeadline {
-		ctx = r.Context()
+		if !s.IgnoreLeaving {
+			ctx = r.Context()
+		}
 		if told {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, until)

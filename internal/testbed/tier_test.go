@@ -103,20 +103,30 @@ func TestTierBalance(t *testing.T) {
 }
 
 // TestTierDeadline: one that obeys its caller's deadline stops its work with it, and one that
-// does not works for nobody.
+// does not, or does neither see the caller go nor hear of a deadline, works for nobody.
 func TestTierDeadline(t *testing.T) {
-	for _, obeys := range []bool{false, true} {
-		tier := tierWith(t, fmt.Sprintf("{work: 400ms, obey_deadline: %t}", obeys))
+	for settings, obeys := range map[string]bool{
+		"{work: 400ms} told":                                            false,
+		"{work: 400ms, obey_deadline: true}":                            true,
+		"{work: 400ms, obey_deadline: true, ignore_leaving: true} told": true,
+		"{work: 400ms, obey_deadline: true, ignore_leaving: true}":      false,
+	} {
+		settings, told := strings.CutSuffix(settings, " told")
+		tier := tierWith(t, settings)
+		var header []string
+		if told {
+			header = []string{policy.HeaderTimeout, "50m"}
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		began := time.Now()
-		ask(ctx, tier, "/", policy.HeaderTimeout, "50m")
+		ask(ctx, tier, "/", header...)
 		cancel()
 		took, c := time.Since(began), tier.Counters()
 		if obeys && (took > 350*time.Millisecond || c["completed_for_nobody"] != 0 || c["work_ms"] > 350) {
-			t.Errorf("it obeys, and took %v: %v", took, c)
+			t.Errorf("%s: it obeys, and took %v: %v", settings, took, c)
 		}
 		if !obeys && (took < 400*time.Millisecond || c["completed_for_nobody"] != 1 || c["wasted_ms"] < 400 || c["late_ms"] < 300) {
-			t.Errorf("it does not obey, and took %v: %v", took, c)
+			t.Errorf("%s: it does not obey, and took %v: %v", settings, took, c)
 		}
 	}
 }

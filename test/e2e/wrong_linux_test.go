@@ -48,6 +48,15 @@ var wrongClients = []struct {
 			"ok == 1 && replays == 1 && attempts == 3 in every repeat of status",
 		},
 	},
+	{
+		mistake: "the deadline is not passed on", plan: "http/deadline-waste",
+		right: "tells: {timeout: {call: 100ms}, deadline: {}}", wrong: "tells: {timeout: {call: 100ms}}",
+		fails: []string{
+			"server[front.completed_for_nobody] == 0 in every repeat of deadline",
+			"server[front.late_ms](deadline) < 5% * server[front.wasted_ms](silent) in every repeat",
+			"server[front.work_ms] <= 12500 in every repeat of deadline",
+		},
+	},
 }
 
 // TestWrongClients: an experiment passes with the client that it is of, and fails with one that

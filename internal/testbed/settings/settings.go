@@ -42,6 +42,9 @@ type Keys struct {
 	// ObeyDeadline ends all that is done for a request with the caller's deadline (Grpc-Timeout)
 	// and with the caller, also while it waits for a worker.
 	ObeyDeadline bool `yaml:"obey_deadline,omitempty" want:"true or false"`
+	// IgnoreLeaving lets the caller's going end nothing, as of a server that is too busy to see
+	// it: with ObeyDeadline only the deadline that was told counts.
+	IgnoreLeaving bool `yaml:"ignore_leaving,omitempty" want:"true or false"`
 	// Status is answered where all else is well; default 200.
 	Status int `yaml:"status,omitempty" want:"a status from 200 to 599, such as 503"`
 	// Workers are how many requests are worked at at a time; the others wait in the order in
@@ -223,7 +226,7 @@ func (k Keys) YAML() ([]byte, error) {
 }
 
 func (k Keys) empty() bool {
-	return k.Work == 0 && !k.ObeyDeadline && k.Status == 0 && k.Workers == 0 && k.Queue == 0 && k.Pool == 0 && k.PoolWait == 0 && len(k.Upstreams) == 0 && len(k.Policies) == 0
+	return k.Work == 0 && !k.ObeyDeadline && !k.IgnoreLeaving && k.Status == 0 && k.Workers == 0 && k.Queue == 0 && k.Pool == 0 && k.PoolWait == 0 && len(k.Upstreams) == 0 && len(k.Policies) == 0
 }
 
 // Resolve is a text of settings with each NODE:PORT of the upstreams as an address.
