@@ -326,3 +326,55 @@ func TestRunKilled(t *testing.T) {
 		})
 	}
 }
+
+// restartedPlan has nothing but faults of its own: the lab is somebody else's.
+const restartedPlan = `
+experiment: restarted
+version: 1
+seed: 1
+repeats: 1
+phases: {control: command, fault: command}
+faults: [{target: http, impairment: {loss: 100%}}]
+kpis: [{must: command == 0}]
+`
+
+// TestRunAgentRestarted kills the agent under a fault and starts the next: the fault of the first
+// is gone, so that nothing passed.
+func TestRunAgentRestarted(t *testing.T) {
+	a := start(t)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	a.must("lab", "up", file("lab.yaml", killedLab))
+	pipe := filepath.Join(dir, "go-on")
+	script := "test $NETEMD_PHASE = control || { echo under way; until test -e " + pipe + "; do sleep 0.1; done; }"
+	cmd := exec.Command(filepath.Join(bin, "netemctl"), "run", file("plan.yaml", restartedPlan), "--socket", a.socket, "--", "sh", "-c", script)
+	var out syncBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	if !until(30*time.Second, func() bool { return strings.Contains(out.String(), "under way") }) {
+		t.Fatalf("the command never ran under the fault:\n%s", out.String())
+	}
+	a.kill()
+	a.run()
+	file("go-on", "")
+	late := time.AfterFunc(15*time.Second, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait()
+	late.Stop()
+	if code := cmd.ProcessState.ExitCode(); code != 4 || !strings.Contains(out.String(), "restarted: inconclusive") {
+		t.Errorf("exit code %d, want 4\n%s", code, out.String())
+	}
+	if got := a.must("list").stdout; strings.Contains(got, "http") {
+		t.Errorf("a fault is left:\n%s", got)
+	}
+	a.must("lab", "down", "nt-killed")
+}
