@@ -29,8 +29,8 @@ verdict's, as it was run's; a run that was killed is inconclusive.
 Of two folders it says what changed from the first to the second beyond noise, and writes
 nothing: latencies and attempts of calls by the test of Mann and Whitney, successes by the
 exact test of Fisher, all tests of the two runs together wrong no more often than once in
-1,000 comparisons (Holm); where both have several repeats, the repeats must not overlap
-either. It exits 0 whatever changed.`,
+1,000 comparisons (Holm); where both have several repeats, their numbers must differ, too, at
+the level of 99 % (Student). It exits 0 whatever changed.`,
 		RunE: a.do(func(_ *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				return a.reportTwo(args[0], args[1])

@@ -1,6 +1,10 @@
 package kpi
 
-import "math"
+import (
+	"math"
+
+	"gonum.org/v1/gonum/mathext"
+)
 
 // Fisher says how often chance alone makes two rates of one population at least as different,
 // two-sided, by the exact test of R. A. Fisher (1922): of all tables with the same sums, those
@@ -57,4 +61,34 @@ func Holm(p []float64) []bool {
 		found[least] = true
 	}
 	return found
+}
+
+// Student says how often chance alone makes the means of two normal populations of one mean and
+// variance as different, two-sided (Student, 1908); false with fewer than two values in each.
+func Student(a, b []float64) (p float64, known bool) {
+	if len(a) < 2 || len(b) < 2 {
+		return 1, false
+	}
+	moments := func(v []float64) (mean, squares float64) {
+		for _, x := range v {
+			mean += x / float64(len(v))
+		}
+		for _, x := range v {
+			squares += (x - mean) * (x - mean)
+		}
+		return mean, squares
+	}
+	x, s := moments(a)
+	y, r := moments(b)
+	n, m := float64(len(a)), float64(len(b))
+	freedom := n + m - 2
+	variance := (s + r) / freedom * (1/n + 1/m)
+	switch {
+	case x == y:
+		return 1, true
+	case variance == 0:
+		return 0, true
+	}
+	t := (x - y) * (x - y) / variance
+	return mathext.RegIncBeta(freedom/2, .5, freedom/(freedom+t)), true
 }

@@ -52,3 +52,26 @@ func TestHolm(t *testing.T) {
 		}
 	}
 }
+
+// TestStudent: 2.776 and 4.604 are the two-sided quantiles of 95 and 99 % for four degrees of
+// freedom.
+func TestStudent(t *testing.T) {
+	for _, c := range []struct{ away, want float64 }{{2.7764451, .05}, {4.6040949, .01}} {
+		shift := c.away * math.Sqrt(2./3) // of the unit variance of -1, 0, 1
+		got, known := Student([]float64{-1, 0, 1}, []float64{shift - 1, shift, shift + 1})
+		if !known || math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%v: %v, want %v", c.away, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		a, b  []float64
+		want  float64
+		known bool
+	}{
+		{[]float64{1, 1}, []float64{1, 1}, 1, true}, {[]float64{1, 1}, []float64{2, 2}, 0, true}, {[]float64{1}, []float64{2, 3}, 1, false},
+	} {
+		if got, known := Student(c.a, c.b); got != c.want || known != c.known {
+			t.Errorf("%v, %v: %v, %v", c.a, c.b, got, known)
+		}
+	}
+}

@@ -50,6 +50,10 @@ const (
 	attempts   = "attempts_per_call"
 )
 
+// RepeatsLevel is how often repeats that differ by chance alone are taken for two kinds. A few
+// of them allow no smaller one; it comes on top of the level of all calls.
+const RepeatsLevel = 0.01
+
 // Measure is one number of a phase of a case in both runs.
 type Measure struct {
 	Case  string `json:"case"`
@@ -63,9 +67,10 @@ type Measure struct {
 	// calls in which the later run's number is the larger one, null of success.
 	P      float64  `json:"p"`
 	Larger *float64 `json:"larger,omitempty"`
-	// Overlap says that the repeats' numbers of the runs overlap, so that what repeats differ by
-	// explains the difference; false where a run has one repeat.
-	Overlap bool `json:"repeats_overlap"`
+	// RepeatsP is the same by the numbers of the repeats, of latencies their logarithms (Student's
+	// t test); null where a run has one repeat. From RepeatsLevel on, what repeats differ by explains
+	// the difference, whatever P is.
+	RepeatsP *float64 `json:"repeats_p"`
 	// Changed says that noise does not explain the difference.
 	Changed bool `json:"changed"`
 }
@@ -133,7 +138,7 @@ func (c *Changed) decide() {
 		}
 	}
 	for i, found := range kpi.Holm(p) {
-		all[i].Changed = found && !all[i].Overlap
+		all[i].Changed = found && !all[i].explained()
 	}
 	for i := range c.Experiments {
 		e := &c.Experiments[i]
@@ -299,7 +304,7 @@ func (c phaseCalls) against(later phaseCalls, at place) (out []Measure) {
 			return
 		}
 		m.P, m.Larger = r.P, &r.Larger
-		m.Overlap = overlap(m.Before.Repeats, m.After.Repeats)
+		m.repeats()
 		out = append(out, m)
 	}
 	ranked(latencyP50, func(r repeatCalls) []float64 { return r.latencies }, func(v []float64) float64 { return kpi.Several(v).Number })
@@ -321,7 +326,9 @@ func (c phaseCalls) against(later phaseCalls, at place) (out []Measure) {
 	b, bv := rate(c)
 	a, av := rate(later)
 	if b.Calls > 0 && a.Calls > 0 {
-		out = append(out, Measure{Case: at.Case, Phase: at.Phase, What: success, Before: b, After: a, P: kpi.Fisher(bv, av), Overlap: overlap(b.Repeats, a.Repeats)})
+		m := Measure{Case: at.Case, Phase: at.Phase, What: success, Before: b, After: a, P: kpi.Fisher(bv, av)}
+		m.repeats()
+		out = append(out, m)
 	}
 	if c.retries() || later.retries() {
 		ranked(attempts, func(r repeatCalls) []float64 { return r.attempts }, mean)
@@ -344,13 +351,24 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// overlap reports whether the numbers of several repeats overlap those of several others.
-func overlap(before, after []float64) bool {
-	if len(before) < 2 || len(after) < 2 {
-		return false
+// repeats compares the repeats.
+func (m *Measure) repeats() {
+	of := func(s Side) (out []float64) {
+		for _, v := range s.Repeats {
+			if m.What == latencyP50 {
+				v = math.Log(v) // they differ by factors
+			}
+			out = append(out, v)
+		}
+		return out
 	}
-	return slices.Min(after) <= slices.Max(before) && slices.Min(before) <= slices.Max(after)
+	if p, known := kpi.Student(of(m.Before), of(m.After)); known && !math.IsNaN(p) {
+		m.RepeatsP = &p
+	}
 }
+
+// explained reports that what repeats differ by explains the difference.
+func (m Measure) explained() bool { return m.RepeatsP != nil && *m.RepeatsP >= RepeatsLevel }
 
 // Text is one of the two numbers.
 func (m Measure) Text(s Side) string {
@@ -389,7 +407,7 @@ func (e ExperimentChange) Sum() string {
 		switch {
 		case m.Changed:
 			changed++
-		case m.Overlap && m.P < 1-kpi.Level:
+		case m.explained() && m.P < 1-kpi.Level:
 			explained++
 		}
 		if m.Before.Value > 0 {
