@@ -13,6 +13,8 @@ demo) wanted=(ca-certificates iproute2 postgresql) ;;
 test) wanted=(ca-certificates iproute2 postgresql procps kmod xz-utils busybox-static docker.io qemu-system-x86 qemu-system-common protobuf-compiler libprotobuf-dev) ;;
 *) die "usage: install.sh demo|test" ;;
 esac
+# For the pages of reports. Ubuntu has it as a snap only, so there that test is skipped without one.
+if [[ $what == test ]] && grep -qs '^ID=debian$' /etc/os-release; then wanted+=(chromium); fi
 
 # Go first: without it the rest is of no use.
 command -v go >/dev/null || die "go is not in PATH: Go 1.26 or newer is needed; any Go from 1.21 on (Debian 13: apt-get install golang-go; Debian 12: the same from bookworm-backports) gets it by itself with GOTOOLCHAIN=auto"
@@ -25,6 +27,7 @@ installed() {
 	case $1 in
 	# Another source may have brought these under another package name.
 	docker.io) [[ -x /usr/sbin/dockerd || -x /usr/bin/dockerd ]] ;;
+	chromium) command -v chromium >/dev/null || command -v google-chrome >/dev/null ;;
 	postgresql) compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null ;;
 	protobuf-compiler) command -v protoc >/dev/null ;;
 	# protoc's own .proto files, such as timestamp.proto; Debian has them here.
