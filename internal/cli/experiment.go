@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ func (a *app) experiment() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use: "run NAME|PATTERN|FILE... [flags] [-- CMD...]", Short: "Run experiments: control, fault, recovery, and a verdict",
-		DisableFlagsInUseLine: true, Args: cobra.ArbitraryArgs, ValidArgsFunction: completeExperiments,
+		DisableFlagsInUseLine: true, Args: cobra.ArbitraryArgs, ValidArgsFunction: a.completeExperiments,
 		Long: `Run experiments as their plans say: calls without a fault, then with it, then after it,
 several times, and judge what was measured by the plan's conditions. 'netemctl catalogue'
 lists those that are built in; docs/experiments.md says what a plan of your own is.
@@ -139,7 +140,12 @@ func (f runFlags) plans(ctx context.Context, a *app, args []string) (all []plans
 	return all, nil
 }
 
-func completeExperiments(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeExperiments completes names and files; behind -- stands a command, which is of files.
+// cobra parses with a -- of its own, so that only the words themselves say whether one was typed.
+func (a *app) completeExperiments(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if n := len(a.env.Args); n > 0 && slices.Contains(a.env.Args[:n-1], "--") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
 	var names []string
 	for _, p := range catalogue.Plans() {
 		names = append(names, cobra.CompletionWithDesc(p.Name, p.Question))
@@ -150,7 +156,7 @@ func completeExperiments(_ *cobra.Command, _ []string, _ string) ([]string, cobr
 func (a *app) catalogue() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "catalogue [NAME]", Short: "The experiments that are built in, or the plan of one",
-		Args: cobra.MaximumNArgs(1), DisableFlagsInUseLine: true, ValidArgsFunction: completeExperiments,
+		Args: cobra.MaximumNArgs(1), DisableFlagsInUseLine: true, ValidArgsFunction: a.completeExperiments,
 		RunE: a.do(func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				text, ok := catalogue.Text(args[0])

@@ -275,6 +275,16 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.line, got, c.want)
 		}
 	}
+	for line, want := range map[string]bool{
+		"run |": true, "run ./mine.yaml |": true, "run --quick |": true, "catalogue |": true,
+		"run ./mine.yaml -- |": false, "run ./mine.yaml -- go te|": false,
+	} {
+		w.stdout.Reset()
+		w.run(t.Context(), append([]string{"__complete"}, strings.Split(strings.TrimSuffix(line, "|"), " ")...)...)
+		if got := w.stdout.String(); strings.Contains(got, "pg/loss-tail\t") != want || !strings.HasSuffix(got, ":0\n") {
+			t.Errorf("%s: %q", line, w.stdout.String())
+		}
+	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		w.stdout.Reset()
 		if code := w.run(t.Context(), "completion", shell); code != 0 || !strings.Contains(w.stdout.String(), "netemctl") {

@@ -69,6 +69,7 @@ func (r *Runner) command(ctx context.Context, c plan.Case, phase string, repeat 
 		r.Progress(step, probe.Progress{})
 	}
 	r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: phase, Repeat: repeat})
+	before := r.readServers(ctx)
 	run, err := r.Commander.Command(ctx, Round{Case: c.Name, Phase: phase, Repeat: repeat, Seed: fault.Seed(r.Plan.Seed, repeat+1), Hold: hold})
 	stop(errCommandEnded)
 	<-ended
@@ -76,6 +77,7 @@ func (r *Runner) command(ctx context.Context, c plan.Case, phase string, repeat 
 		failed = nil // it was we who stopped them
 	}
 	err = errors.Join(err, failed)
+	r.served = increase(before, r.settled(ctx))
 	in := Span{run.Began.Add(-calls.Unix).UnixNano(), run.Ended.Add(-calls.Unix).UnixNano()}
 	became := faults() // ends them, before what stood is written down
 	o := r.observed(c, phase, repeat, calls, in, became, err)

@@ -109,3 +109,44 @@ func TestCommandBroken(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// countingCommander is a suite whose tests reach a server of the lab.
+type countingCommander struct {
+	*commander
+	lab *lab
+}
+
+func (c countingCommander) Command(ctx context.Context, r Round) (CommandRun, error) {
+	stop := c.lab.during()
+	defer stop()
+	return c.commander.Command(ctx, r)
+}
+
+// TestCommandServers: what servers count while a command runs, and until they have done their work,
+// is of its phase.
+func TestCommandServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, l := newAgent(), &lab{works: 2 * time.Second}
+		p := read(t, `experiment: x
+version: 1
+lab: tiers
+repeats: 2
+phases: {control: command, fault: command}
+faults: [{target: web, impairment: {loss: 20%}}]
+kpis:
+  - {must: "server[front.hits] == 10 && server[front.done] == 10 in control"}
+  - {must: "server[front.hits] == 20 && server[front.done] == 20"}
+  - {must: "server[front.hits] == 10 in every repeat"}
+`)
+		r := &Runner{Plan: p, Faults: a, Servers: l, Commander: countingCommander{&commander{agent: a}, l}}
+		o, err := r.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range Judge(p, o) {
+			if j.Verdict != kpi.Passed {
+				t.Errorf("%s: %+v", j.Text, j.Judgement)
+			}
+		}
+	})
+}
