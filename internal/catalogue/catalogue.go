@@ -23,9 +23,9 @@ var groups = []string{"pg", "http", "correctness", "client"}
 // order is that of the experiments of each group.
 var order = map[string][]string{
 	"pg":          {"baseline", "latency-budget", "hang-or-down", "reset-retry", "truncated", "retry-storm", "breaker-recovery", "loss-tail"},
-	"http":        {"retry-amplification", "jitter-burst", "breaker", "deadline-waste", "storm"},
+	"http":        {"retry-amplification", "jitter-burst", "breaker", "deadline-waste", "bulkhead", "degradation", "storm", "cascade"},
 	"correctness": {"idempotency", "same-key-race", "jitter-statistics", "trace-correlation", "half-open"},
-	"client":      {"tcp-modes", "packet-modes", "app-faults"},
+	"client":      {"tcp-modes", "packet-modes", "app-faults", "kill-replica"},
 }
 
 var all = sync.OnceValue(func() (plans []plan.Plan) {

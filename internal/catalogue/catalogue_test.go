@@ -57,6 +57,12 @@ func check(t *testing.T, p plan.Plan, name string) {
 	for _, x := range d.Targets {
 		targets[x.Name] = true
 	}
+	services := map[string]bool{}
+	for _, n := range d.Nodes {
+		for _, s := range n.Services {
+			services[s.Name] = true
+		}
+	}
 	for _, c := range p.Cases {
 		if !targets[c.Load.Target] {
 			t.Errorf("%s, %s: no target %q in lab %s", name, c.Name, c.Load.Target, p.Lab)
@@ -65,8 +71,16 @@ func check(t *testing.T, p plan.Plan, name string) {
 			t.Errorf("%s, %s: no policy %q", name, c.Name, c.Policy)
 		}
 		for _, f := range c.Faults {
-			if !targets[f.Target] {
+			if f.Outage == nil && !targets[f.Target] {
 				t.Errorf("%s, %s: no target %q", name, c.Name, f.Target)
+			}
+			if f.Outage != nil && slices.ContainsFunc(f.Outage.Services, func(s string) bool { return !services[s] }) {
+				t.Errorf("%s, %s: no service of %v", name, c.Name, f.Outage.Services)
+			}
+		}
+		for _, s := range c.Services() {
+			if err := d.CheckSettings(s, c.Servers[s]); err != nil {
+				t.Errorf("%s, %s: servers.%s: %v", name, c.Name, s, err)
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func (f runFlags) plans(ctx context.Context, a *app, args []string) (all []plans
 		}
 		all[i].Repeats = cmp.Or(f.repeats, all[i].Repeats)
 		all[i].Seed = cmp.Or(f.seed, all[i].Seed, rand.Uint64()) //nolint:forbidigo // the one draw that nothing repeats: it is told
-		if err := errors.Join(policies(ctx, &all[i], ""), a.checkCounters(ctx, all[i])); err != nil {
+		if err := errors.Join(policies(ctx, &all[i], ""), a.checkSettings(ctx, all[i]), a.checkCounters(ctx, all[i])); err != nil {
 			return nil, err
 		}
 	}

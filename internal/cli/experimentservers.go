@@ -107,3 +107,31 @@ func orNone(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// checkSettings refuses a plan whose lab does not have the servers that it sets, or the nodes
+// that the settings name. A lab that is not known here, the agent may know.
+func (a *app) checkSettings(ctx context.Context, p plans.Plan) error {
+	if p.Lab == "" || !slices.ContainsFunc(p.Cases, func(c plans.Case) bool { return len(c.Servers) > 0 }) {
+		return nil
+	}
+	request, err := a.labRequest(ctx, p.Lab, "")
+	if err != nil {
+		return err
+	}
+	d, err := request.Definition()
+	if errors.Is(err, lab.ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range p.Cases {
+		for _, name := range c.Services() {
+			if err := d.CheckSettings(name, c.Servers[name]); err != nil {
+				errs = append(errs, fmt.Errorf("%s: case %s: servers.%s: %w", p.Name, c.Name, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,37 @@ func TestCountersOfNoService(t *testing.T) {
 		}
 		if len(w.agent.labs) > 0 {
 			t.Errorf("%s: it made a lab", must)
+		}
+	}
+}
+
+// TestServersOfNoLab: what is wrong with the servers of a plan is told before an agent is asked
+// for anything.
+func TestServersOfNoLab(t *testing.T) {
+	const plan = `experiment: mine
+version: 1
+lab: tiers
+load: {probe: http, target: front}
+phases: {fault: 5 calls}
+kpis: [{must: "server[back.hits] == 5"}]
+`
+	for text, wants := range map[string][]string{
+		"servers: {front: {work: 2h}}":                           {"servers.front.work", "a time up to 1m"},
+		"servers: {frnt: {work: 2s}}":                            {`case all: servers.frnt: service "frnt": want a service of kind http-tier of the lab tiers: front, middle, back`},
+		"servers: {front: {upstreams: {u: {at: 'nowhere:80'}}}}": {"servers.front: ", "upstreams.u.at[0]", "nowhere"},
+		"cases: {a: {}, b: {servers: {front-http: {}}}}":         {"case b: servers.front-http: "},
+		"servers: {front: {upstreams: {u: {at: 'back:80', policy: p}}}}\npolicies: {p: {hedge: {delay: 10ms}}}": {"servers.front.upstreams.u.policy", "method: GET"},
+	} {
+		file := filepath.Join(t.TempDir(), "mine.yaml")
+		if err := os.WriteFile(file, []byte(plan+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w := world{dialErr: errors.New("an agent was asked")}
+		code := w.run(t.Context(), "run", file)
+		for _, want := range wants {
+			if code != exitUsage || !strings.Contains(w.stderr.String(), want) {
+				t.Errorf("%s: exit code %d, %s, want %q", text, code, w.stderr.String(), want)
+			}
 		}
 	}
 }

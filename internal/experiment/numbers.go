@@ -136,6 +136,8 @@ func (g *group) value(r kpi.Ref) (kpi.Value, error) {
 		return g.of.packets(r.Metric)
 	case "throughput":
 		return g.of.throughput()
+	case "outages", "outages_at_once":
+		return g.of.outages(r)
 	case "server":
 		return g.of.server(r)
 	}

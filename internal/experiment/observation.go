@@ -35,6 +35,8 @@ type Observation struct {
 	// how much later a retry may begin that one of them caused: one timeout and the longest pause.
 	Faults []Span
 	Grace  time.Duration
+	// Outages are what faults of processes did.
+	Outages []fault.StrikeRecord
 	// Servers is what the lab's servers counted in the phase, by SERVICE.COUNTER.
 	Servers map[string]int64
 	// Unsettled says why that is not all that its calls made them do; empty otherwise.

@@ -168,6 +168,7 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 		}
 		timetable = timetable[1:]
 	}
+	atBegin := r.readServers(ctx)
 	calling, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	timeline, over := context.WithCancelCause(ctx)
@@ -210,10 +211,13 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 	if c.Recovery.For == 0 {
 		t.faulted = atEnd
 	}
+	if c.Warmup.For == 0 {
+		t.begun = atBegin
+	}
 	r.served = increase(t.begun, t.faulted)
 	r.observe(c, kpi.Fault, repeat, calls, Span{begin, at(t.end)}, t.outcome, err)
 	if c.Recovery.For > 0 {
-		r.served = increase(t.faulted, atEnd)
+		r.served = increase(t.recovering, atEnd)
 		r.observe(c, kpi.Recovery, repeat, calls, Span{at(t.healed), all.End}, nil, err)
 	}
 	return err
@@ -222,10 +226,11 @@ func (r *Runner) continuous(ctx context.Context, c plan.Case, repeat int) error 
 // passed is when the phases of a continuous run began.
 type passed struct {
 	begin, end, healed time.Time
-	// begun and faulted are what the servers had counted when the phase fault began and ended.
-	begun, faulted reading
-	outcome        *outcome
-	err            error
+	// begun and faulted are what the servers had counted when the phase fault began and ended,
+	// recovering when the faults were gone.
+	begun, faulted, recovering reading
+	outcome                    *outcome
+	err                        error
 }
 
 // pass waits out the warm-up and has the faults of a timetable stand in their times.
@@ -239,7 +244,7 @@ func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable [
 	defer func() {
 		s.release(ctx)
 		p.outcome = s.outcome(c)
-		p.faulted = r.readServers(ctx)
+		p.recovering = r.readServers(ctx)
 		p.healed = r.Now()
 		if c.Recovery.For > 0 && p.err == nil {
 			r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: kpi.Recovery, Repeat: s.repeat})
@@ -267,6 +272,7 @@ func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable [
 		}
 	}
 	p.end = r.Now()
+	p.faulted = r.readServers(ctx)
 	return p
 }
 
@@ -300,6 +306,7 @@ func (r *Runner) observed(c plan.Case, phase string, repeat int, calls Calls, in
 		}
 	}
 	if faults != nil {
+		o.Outages = faults.outages
 		o.Counters, o.Asked, o.Void = faults.counters, faults.asked, faults.void
 	}
 	o.Servers, o.Unsettled, r.served = r.served.counters, r.served.doubt, reading{}

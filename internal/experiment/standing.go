@@ -35,6 +35,8 @@ type outcome struct {
 	counters *fault.Counters
 	// asked is the loss of the only packet fault; NaN without one.
 	asked float64
+	// outages are what faults of processes did.
+	outages []fault.StrikeRecord
 	// void says why the phase counts for nothing.
 	void string
 }
@@ -193,6 +195,9 @@ func (s *standing) outcome(c plan.Case) *outcome {
 	for _, f := range s.faults {
 		if o.void == "" {
 			o.void = f.void
+		}
+		if run := f.last.Outages; run != nil {
+			o.outages = append(o.outages, run.Strikes...)
 		}
 		if p := f.last.Spec.Packet; p != nil {
 			if o.counters == nil {

@@ -55,6 +55,8 @@ var Metrics = []Metric{
 	{Name: "tests_run", Means: "tests that the command ran, each once for each of its runs; those that it skipped are not in it"},
 	{Name: "tests_failed", Means: "tests that failed, or began and never ended, each once for each run of the command"},
 	{Name: "tests", Kinds: "name", Means: "runs of the command in which the test of that name failed"},
+	{Name: "outages", Means: "times that a fault of processes made a service fail"},
+	{Name: "outages_at_once", Means: "the most services that were down at one time, each from its end until it answered again"},
 	{Name: "server", Kinds: "counter", Means: "what the lab's servers counted"},
 }
 

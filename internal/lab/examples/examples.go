@@ -10,7 +10,7 @@ import (
 var files embed.FS
 
 // names are in the order in which they are told: the simplest first.
-var names = []string{"pg", "echo", "pg-replicas", "three-tier", "star", "dumbbell", "ring", "payment", "tiers"}
+var names = []string{"pg", "echo", "pg-replicas", "three-tier", "star", "dumbbell", "ring", "payment", "tiers", "replicas"}
 
 // Names are those of the built-in labs.
 func Names() []string { return append([]string(nil), names...) }

@@ -55,7 +55,7 @@ func TestRequest(t *testing.T) {
 		{"a text under another name", Request{Name: "pg", Text: text, As: "pg2"}, other, ""},
 		{"a text whose name is not said", Request{Text: text}, pg, `name: want the name that the text has, pg`},
 		{"another text", Request{Name: "shop", Text: text}, pg, `name "shop": want the name that the text has, pg`},
-		{"unknown", Request{Name: "sta"}, pg, `unknown lab "sta" (did you mean star?): built in: pg, echo, pg-replicas, three-tier, star, dumbbell, ring, payment, tiers; a file has a / or ends in .yaml`},
+		{"unknown", Request{Name: "sta"}, pg, `unknown lab "sta" (did you mean star?): built in: pg, echo, pg-replicas, three-tier, star, dumbbell, ring, payment, tiers, replicas; a file has a / or ends in .yaml`},
 		{"bad name", Request{Name: "pg", As: "P G"}, pg, `as "P G": want a name: 1 to 32 of a-z, 0-9 and '-', not at the ends`},
 	} {
 		got, err := c.request.Definition()
