@@ -95,7 +95,7 @@ func unjudged(p plans.Plan) []report.KPI {
 func unrun(all []plans.Plan) (out []report.Experiment) {
 	for _, p := range all {
 		out = append(out, report.Experiment{
-			Name: p.Name, Question: p.Question, Verdict: kpi.Inconclusive, Reason: report.NotEnded, PlanSHA256: report.Hash(p.Text),
+			Name: p.Name, Question: p.Question, Verdict: kpi.Inconclusive, Reason: "it has not ended", PlanSHA256: report.Hash(p.Text),
 			Seed: p.Seed, Repeats: p.Repeats, Quick: p.Short, KPIs: unjudged(p),
 		})
 	}

@@ -133,9 +133,22 @@ func (t *tracer) append(spans []span, s *probe.Sample, offset time.Duration) []s
 		a := t.span(trace, call.SpanID, &s.Attempts[i], offset)
 		a.Name, a.Kind = t.request.Kind+" attempt", spanClient
 		a.Attributes = append(a.Attributes, integer("netemd.attempt", int64(i+1)))
+		if i > 0 && t.request.Kind == probe.KindHTTP {
+			a.Attributes = append(a.Attributes, integer("http.request.resend_count", int64(i)))
+		}
 		spans = append(spans, a)
 	}
 	return spans
+}
+
+// conventions are what OpenTelemetry calls the kinds of calls (opentelemetry.io/docs/specs/semconv:
+// database, HTTP, RPC and network spans).
+var conventions = map[string][]attribute{
+	probe.KindPostgres: {text("network.transport", "tcp"), text("db.system.name", "postgresql")},
+	probe.KindTCP:      {text("network.transport", "tcp")},
+	probe.KindUDP:      {text("network.transport", "udp")},
+	probe.KindHTTP:     {text("network.transport", "tcp"), text("network.protocol.name", "http")},
+	probe.KindGRPC:     {text("network.transport", "tcp"), text("rpc.system", "grpc")},
 }
 
 func (t *tracer) span(trace, parent string, s *probe.Sample, offset time.Duration) span {
@@ -146,6 +159,7 @@ func (t *tracer) span(trace, parent string, s *probe.Sample, offset time.Duratio
 		Start: at(s.StartNS), End: at(s.EndNS),
 		Attributes: []attribute{integer("netemd.seq", int64(s.Seq)), text("netemd.class", string(s.Class))},
 	}
+	x.Attributes = append(x.Attributes, conventions[t.request.Kind]...)
 	if s.Remote.IsValid() {
 		x.Attributes = append(x.Attributes, text("server.address", s.Remote.Addr().String()), integer("server.port", int64(s.Remote.Port())))
 	}

@@ -88,6 +88,11 @@ func (r Run) lastMoment() time.Time {
 	for _, h := range r.Events {
 		last = max(last, h.UnixNS)
 	}
+	for _, o := range r.Observations {
+		for _, s := range o.Samples {
+			last = max(last, s.EndNS+int64(o.Unix))
+		}
+	}
 	return time.Unix(0, last)
 }
 
