@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"netemd/internal/experiment/plan"
 	"netemd/internal/kpi"
@@ -110,5 +111,28 @@ func TestMatch(t *testing.T) {
 		if !errors.As(err, &field) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", pattern, err)
 		}
+	}
+}
+
+// TestTakes: how long a quick run takes is said, it is no less than the phases of all repeats and
+// no more than calls that use up all their timeouts, and that of all is at most 35 minutes.
+func TestTakes(t *testing.T) {
+	// At most, of the time that a run says: its lab, and of each case the beginning of its calls
+	// and the second in which their causes are found.
+	const lab, each = 10 * time.Second, 3 * time.Second
+	all := time.Duration(0)
+	for _, p := range Plans() {
+		short := p.Shortened()
+		takes := short.Takes
+		short.Takes = 0
+		least, most := short.Bounds()
+		most += lab + time.Duration(len(p.Cases))*each
+		if takes < least || takes > most {
+			t.Errorf("%s: takes %v, want %v to %v", p.Name, takes, least, most)
+		}
+		all += takes
+	}
+	if all > 35*time.Minute {
+		t.Errorf("all take %v", all)
 	}
 }

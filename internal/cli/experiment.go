@@ -131,7 +131,9 @@ func (f runFlags) plans(ctx context.Context, a *app, args []string) (all []plans
 		if f.quick {
 			all[i] = all[i].Shortened()
 		}
-		all[i].Repeats = cmp.Or(f.repeats, all[i].Repeats)
+		if f.repeats > 0 && f.repeats != all[i].Repeats {
+			all[i].Repeats, all[i].Takes = f.repeats, 0 // what was measured is of the plan's own
+		}
 		all[i].Seed = cmp.Or(f.seed, all[i].Seed, rand.Uint64()) //nolint:forbidigo // the one draw that nothing repeats: it is told
 		if err := errors.Join(policies(ctx, &all[i], ""), a.checkSettings(ctx, all[i]), a.checkCounters(ctx, all[i])); err != nil {
 			return nil, err
