@@ -427,7 +427,7 @@ func (a *app) carryOut(ctx context.Context, agent Agent, p plans.Plan, f runFlag
 func (a *app) inLab(ctx context.Context, agent Agent, p plans.Plan, f runFlags, to planOutputs, folder *report.Folder, pr *progress) (experiment.Observations, error) {
 	in, release, err := a.planLab(ctx, agent, p.Lab, pr)
 	if err != nil {
-		return nil, err
+		return nil, brokeOff(ctx, "", err, nil, nil)
 	}
 	var commander experiment.Commander
 	if p.Commands() {

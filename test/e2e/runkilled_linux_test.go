@@ -1,17 +1,11 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,312 +13,120 @@ import (
 	"netemd/internal/client"
 )
 
-// killedLab is the least that has a service to call.
-const killedLab = `
-lab: nt-killed
-nodes:
-  client: {}
-  server: {services: [{name: web, kind: http-echo, port: 80}]}
-links: [{a: client, b: server}]
-targets: {http: {node: server, client: client, protocol: tcp, port: 80}}
-`
-
-// killedPlan is of one whose phase stays for as long as nobody ends it: all %s but that are
-// short.
-const killedPlan = `
-experiment: killed
-version: 1
-lab: %s
-seed: 1
-repeats: 1
-load: {probe: http, target: http, timeout: 1s, pace: 10ms, concurrency: 2}
-phases: {control: %s, warmup: %s, fault: %s, recovery: %s}
-faults: [{impairment: {delay: 5ms}}]
-kpis:
-  - {must: calls > 0 in control}
-  - {must: calls > 0 in warmup}
-  - {must: calls > 0}
-  - {must: calls > 0 in recovery}
-`
-
-var killedPhases = []string{"control", "warmup", "fault", "recovery"}
-
-// victimRun is a run that stays in a phase until something is killed.
-type victimRun struct {
-	t   *testing.T
+// killedWorld is an agent, a client of it and a lab's file.
+type killedWorld struct {
 	a   *agent
 	c   *client.Client
-	dir string
-	cmd *exec.Cmd
-	out syncBuffer
-	// service is the process of the lab's service, inside those of the lab's namespaces.
-	service int
-	inside  []int
+	lab string
 }
 
-// syncBuffer may be read while a process writes to it.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// startVictim runs the plan and returns when it is in the phase.
-func startVictim(t *testing.T, a *agent, c *client.Client, lab, phase string) *victimRun {
+func newKilledWorld(t *testing.T, lab string) *killedWorld {
 	t.Helper()
-	r := &victimRun{t: t, a: a, c: c, dir: filepath.Join(t.TempDir(), "out")}
-	last := slices.Index(killedPhases, phase)
-	args := []any{lab}
-	for i := range killedPhases {
-		d := "200ms"
-		if i == last {
-			d = "60s"
-		}
-		args = append(args, d)
-	}
-	plan := filepath.Join(t.TempDir(), "killed.yaml")
-	if err := os.WriteFile(plan, fmt.Appendf(nil, killedPlan, args...), 0o600); err != nil {
+	w := &killedWorld{a: start(t), lab: filepath.Join(t.TempDir(), "lab.yaml")}
+	if err := os.WriteFile(w.lab, []byte(lab), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.cmd = exec.Command(filepath.Join(bin, "netemctl"), "run", plan, "--socket", a.socket, "--out", r.dir)
-	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.out
-	r.cmd.WaitDelay = 10 * time.Second
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
-	seen := false
-	faulty := func() bool {
-		fs, err := c.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen = seen || len(fs) > 0
-		return len(fs) > 0
-	}
-	if !until(30*time.Second, func() bool {
-		switch phase {
-		case "control":
-			return strings.Contains(r.out.String(), "control")
-		case "warmup":
-			return strings.Contains(r.out.String(), "all phases")
-		case "fault":
-			return faulty()
-		}
-		return !faulty() && seen
-	}) {
-		t.Fatalf("the run never came to the phase %s:\n%s", phase, r.out.String())
-	}
-	time.Sleep(100 * time.Millisecond) // some calls into it
-	info, _, err := c.Lab(t.Context(), "nt-killed")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range info.Nodes {
-		r.inside = append(r.inside, processesIn(t, n.Namespace)...)
-		for _, s := range n.Services {
-			r.service = s.PID
-		}
-	}
-	if r.service == 0 || !slices.Contains(r.inside, r.service) {
-		t.Fatalf("the service, process %d, is not among those of the lab, %v", r.service, r.inside)
-	}
-	return r
+	w.connect(t)
+	t.Cleanup(func() { _ = w.c.Close() })
+	return w
 }
 
-// processesIn are the processes in a named network namespace.
-func processesIn(t *testing.T, namespace string) (pids []int) {
+func (w *killedWorld) connect(t *testing.T) {
 	t.Helper()
-	out, err := exec.Command("ip", "netns", "pids", namespace).Output()
-	if err != nil {
-		t.Fatalf("processes in %s: %v", namespace, err)
-	}
-	for _, word := range strings.Fields(string(out)) {
-		pid, err := strconv.Atoi(word)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pids = append(pids, pid)
-	}
-	return pids
-}
-
-// wait waits for the run's end, and checks its exit code and how long that took.
-func (r *victimRun) wait(code int) {
-	r.t.Helper()
-	begun := time.Now()
-	late := time.AfterFunc(15*time.Second, func() { _ = r.cmd.Process.Kill() })
-	_ = r.cmd.Wait()
-	if !late.Stop() {
-		r.t.Errorf("the run did not end within 15 s:\n%s", r.out.String())
-	}
-	if got := r.cmd.ProcessState.ExitCode(); got != code {
-		r.t.Errorf("exit code %d, want %d\n%s", got, code, r.out.String())
-	}
-	r.t.Logf("ended after %v", time.Since(begun).Round(time.Millisecond))
-}
-
-// gone checks that nothing of the run is left: no fault, no namespace, no process.
-func (r *victimRun) gone() {
-	r.t.Helper()
-	left := func() (what []string) {
-		what, _ = filepath.Glob("/run/netns/netem-nt-killed-*")
-		for _, pid := range r.inside {
-			if !ended(pid) {
-				what = append(what, fmt.Sprintf("process %d", pid))
-			}
-		}
-		if r.a.cmd.ProcessState != nil {
-			return what
-		}
-		fs, err := r.c.List(context.Background())
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, f := range fs {
-			what = append(what, "fault "+f.ID)
-		}
-		return what
-	}
-	if !until(15*time.Second, func() bool { return len(left()) == 0 }) {
-		r.t.Errorf("left: %v\nthe agent said:\n%s", left(), r.a.log)
+	var err error
+	if w.c, err = client.Open(client.Endpoint{Socket: w.a.socket}); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// verdict checks that the folder can be read, and what it says: it is inconclusive for a reason
-// in which the words are, and a run that was over before the phase counts.
-func (r *victimRun) verdict(phase string, words ...string) {
-	r.t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.dir, "result.json"))
-	if err != nil {
-		r.t.Errorf("the folder: %v", err)
+// again starts the next agent.
+func (w *killedWorld) again(t *testing.T) {
+	t.Helper()
+	_ = w.c.Close()
+	w.a.run()
+	w.connect(t)
+}
+
+// runner ends netemctl in a phase by a signal.
+func (w *killedWorld) runner(t *testing.T, phase string, sig syscall.Signal) {
+	t.Helper()
+	r := startVictim(t, w.a, w.c, w.lab, phase)
+	_ = r.cmd.Process.Signal(sig)
+	r.wait(map[syscall.Signal]int{syscall.SIGKILL: -1, syscall.SIGINT: 130, syscall.SIGTERM: 143}[sig])
+	r.gone()
+	if sig == syscall.SIGKILL {
+		r.verdict(killedPhases[0], "the run did not end") // nothing has been judged
 		return
 	}
-	var result struct {
-		Data struct {
-			Experiments []struct {
-				Name, Verdict, Reason string
-				KPIs                  []struct{ Verdict string }
-			}
+	r.verdict(phase, sig.String()+" signal received")
+}
+
+// agentKilled kills the agent; what it leaves a cleanup clears, or the next agent.
+func (w *killedWorld) agentKilled(t *testing.T, phase string, cleanup bool) {
+	t.Helper()
+	r := startVictim(t, w.a, w.c, w.lab, phase)
+	w.a.kill()
+	r.wait(4)
+	if cleanup {
+		clean := run(t, exec.Command(filepath.Join(bin, "netemd"), "cleanup", "--state-dir", w.a.stateDir))
+		if clean.code != 0 || !strings.Contains(clean.stdout, "lab nt-killed") {
+			t.Errorf("cleanup: exit code %d, %s%s", clean.code, clean.stdout, clean.stderr)
 		}
+		r.gone()
+		w.again(t)
+	} else {
+		w.again(t)
+		r.c = w.c
+		r.gone()
 	}
-	if err := json.Unmarshal(text, &result); err != nil || len(result.Data.Experiments) != 1 {
-		r.t.Fatalf("result.json: %v\n%s", err, text)
+	r.verdict(phase, "agent unreachable", "netemd cleanup")
+}
+
+// agentStopped ends the agent in order.
+func (w *killedWorld) agentStopped(t *testing.T, phase string) {
+	t.Helper()
+	r := startVictim(t, w.a, w.c, w.lab, phase)
+	w.a.stop()
+	r.wait(4)
+	r.gone()
+	r.verdict(phase, "the agent is stopping")
+	w.again(t)
+}
+
+// service kills the service of the lab.
+func (w *killedWorld) service(t *testing.T, phase string) {
+	t.Helper()
+	r := startVictim(t, w.a, w.c, w.lab, phase)
+	if err := syscall.Kill(r.service, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
-	e := result.Data.Experiments[0]
-	if e.Name != "killed" || e.Verdict != "inconclusive" {
-		r.t.Errorf("%s: verdict %q, want inconclusive", e.Name, e.Verdict)
-	}
-	for _, w := range words {
-		if !strings.Contains(e.Reason, w) {
-			r.t.Errorf("reason %q, want %q in it", e.Reason, w)
-		}
-	}
-	for i, k := range e.KPIs {
-		if want := slices.Index(killedPhases, phase) > 0 && i == 0; (k.Verdict == "passed") != want {
-			r.t.Errorf("the condition on %s is %s", killedPhases[i], k.Verdict)
-		}
-	}
-	if again := run(r.t, exec.Command(filepath.Join(bin, "netemctl"), "report", r.dir)); again.code != 4 || !strings.Contains(again.stdout, "killed: inconclusive") {
-		r.t.Errorf("said again: exit code %d, want 4\n%s%s", again.code, again.stdout, again.stderr)
-	}
-	for _, file := range []string{"samples.jsonl", "events.jsonl"} {
-		text, err := os.ReadFile(filepath.Join(r.dir, file))
-		if err != nil {
-			r.t.Errorf("the folder: %v", err)
-		}
-		for line := range bytes.Lines(text) {
-			if !json.Valid(line) && bytes.HasSuffix(line, []byte("\n")) {
-				r.t.Errorf("%s has the line %q", file, line)
-			}
-		}
-	}
+	r.wait(4)
+	r.gone()
+	r.verdict(phase, "service web of lab nt-killed ended by itself: killed by SIGKILL")
 }
 
 // TestRunKilled ends the runner, the agent and a service in each phase of a run.
 func TestRunKilled(t *testing.T) {
-	a := start(t)
-	lab := filepath.Join(t.TempDir(), "lab.yaml")
-	if err := os.WriteFile(lab, []byte(killedLab), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var c *client.Client
-	connect := func(t *testing.T) {
-		t.Helper()
-		var err error
-		if c, err = client.Open(client.Endpoint{Socket: a.socket}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	connect(t)
-	defer func() { _ = c.Close() }()
-	again := func(t *testing.T) {
-		t.Helper()
-		_ = c.Close()
-		a.run()
-		connect(t)
-	}
+	w := newKilledWorld(t, killedLab)
 	for i, phase := range killedPhases {
 		for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT, syscall.SIGTERM} {
-			t.Run(fmt.Sprintf("runner/%s/%v", phase, sig), func(t *testing.T) {
-				r := startVictim(t, a, c, lab, phase)
-				_ = r.cmd.Process.Signal(sig)
-				r.wait(map[syscall.Signal]int{syscall.SIGKILL: -1, syscall.SIGINT: 130, syscall.SIGTERM: 143}[sig])
-				r.gone()
-				if sig == syscall.SIGKILL {
-					r.verdict(killedPhases[0], "the run did not end") // nothing has been judged
-				} else {
-					r.verdict(phase, sig.String()+" signal received")
-				}
-			})
+			t.Run(fmt.Sprintf("%s/runner/%v", phase, sig), func(t *testing.T) { w.runner(t, phase, sig) })
 		}
-		t.Run("agent/"+phase+"/killed", func(t *testing.T) {
-			r := startVictim(t, a, c, lab, phase)
-			a.kill()
-			r.wait(4)
-			if i%2 == 0 { // what a cleanup does in the one phase, the next agent does in the other
-				clean := run(t, exec.Command(filepath.Join(bin, "netemd"), "cleanup", "--state-dir", a.stateDir))
-				if clean.code != 0 || !strings.Contains(clean.stdout, "lab nt-killed") {
-					t.Errorf("cleanup: exit code %d, %s%s", clean.code, clean.stdout, clean.stderr)
-				}
-				r.gone()
-				again(t)
-			} else {
-				again(t)
-				r.c = c
-				r.gone()
-			}
-			r.verdict(phase, "agent unreachable", "netemd cleanup")
-		})
-		t.Run("agent/"+phase+"/stopped", func(t *testing.T) {
-			r := startVictim(t, a, c, lab, phase)
-			a.stop()
-			r.wait(4)
-			r.gone()
-			r.verdict(phase, "the agent is stopping")
-			again(t)
-		})
-		t.Run("service/"+phase, func(t *testing.T) {
-			r := startVictim(t, a, c, lab, phase)
-			if err := syscall.Kill(r.service, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			r.wait(4)
-			r.gone()
-			r.verdict(phase, "service web of lab nt-killed ended by itself: killed by SIGKILL")
-		})
+		// What a cleanup does in the one phase, the next agent does in the other.
+		t.Run(phase+"/agent/killed", func(t *testing.T) { w.agentKilled(t, phase, i%2 == 0) })
+		t.Run(phase+"/agent/stopped", func(t *testing.T) { w.agentStopped(t, phase) })
+		t.Run(phase+"/service", func(t *testing.T) { w.service(t, phase) })
 	}
+}
+
+// TestRunKilledInTheMaking ends the runner and the agent while the lab is made.
+func TestRunKilledInTheMaking(t *testing.T) {
+	w := newKilledWorld(t, neverLab)
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
+		t.Run(fmt.Sprintf("runner/%v", sig), func(t *testing.T) { w.runner(t, making, sig) })
+	}
+	t.Run("agent/killed", func(t *testing.T) { w.agentKilled(t, making, true) })
+	t.Run("agent/stopped", func(t *testing.T) { w.agentStopped(t, making) })
 }
 
 // restartedPlan has nothing but faults of its own: the lab is somebody else's.
