@@ -170,7 +170,7 @@ func processesIn(t *testing.T, namespace string) (pids []int) {
 	if err != nil {
 		t.Fatalf("processes in %s: %v", namespace, err)
 	}
-	for _, word := range strings.Fields(string(out)) {
+	for word := range strings.FieldsSeq(string(out)) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
 			t.Fatal(err)
@@ -271,4 +271,3 @@ func (r *victimRun) verdict(phase string, words ...string) {
 		}
 	}
 }
-
