@@ -293,6 +293,9 @@ func (f *front) add(w http.ResponseWriter, r *http.Request, body []byte) {
 			return
 		}
 	}
+	if f.unsound(w, r, body) {
+		return
+	}
 	f.run(w, r, body)
 }
 
@@ -300,6 +303,9 @@ func (f *front) add(w http.ResponseWriter, r *http.Request, body []byte) {
 func (f *front) toxic(w http.ResponseWriter, r *http.Request, body []byte) {
 	if name := r.PathValue("toxic"); f.own(r) && strings.HasPrefix(name, mark+"-") {
 		refuse(w, http.StatusConflict, "toxic %s is a fault of netemd: 'netemctl list' shows it, 'netemctl clear' ends it", name)
+		return
+	}
+	if r.Method != http.MethodDelete && f.unsound(w, r, body) {
 		return
 	}
 	f.run(w, r, body)

@@ -186,3 +186,52 @@ func TestTurnIsBounded(t *testing.T) {
 		t.Error("it was not let in")
 	}
 }
+
+// TestToxicsThatToxiproxyEndsWith: what it would take, and end the process with in the middle of
+// a connection, is refused, and what there was stays.
+func TestToxicsThatToxiproxyEndsWith(t *testing.T) {
+	t.Parallel()
+	at := upstream(t, echo)
+	p, c := served(t, at)
+	redis := created(t, c, "redis", at)
+	path := "/proxies/redis/toxics"
+	for body, want := range map[string]string{
+		`{"type":"bandwidth","attributes":{"rate":-1}}`:               "rate -1: want 0 to",
+		`{"type":"bandwidth","attributes":{"RATE":-1}}`:               "rate -1: want 0 to",
+		`{"type":"bandwidth","attributes":{"rate":-1,"latency":"x"}}`: "rate -1: want 0 to",
+		`{"type":"slicer"}`: "average_size 0: want 1 to",
+		`{"type":"slicer","attributes":{"average_size":10,"size_variation":100}}`:       "size_variation 100: want less than average_size, which is 10",
+		`{"type":"slicer","attributes":{"average_size":10,"size_variation":10}}`:        "size_variation 10: want less than average_size, which is 10",
+		`{"type":"limit_data","attributes":{"bytes":-5}}`:                               "bytes -5",
+		`{"type":"latency","attributes":{"latency":-5}}`:                                "latency -5",
+		`{"type":"latency","attributes":{"jitter":9223372036854775807}}`:                "jitter 9223372036854775807",
+		`{"type":"timeout","attributes":{"timeout":-5}}`:                                "timeout -5",
+		`{"type":"reset_peer","attributes":{"timeout":-5}}`:                             "timeout -5",
+		`{"type":"slow_close","attributes":{"delay":-5}}`:                               "delay -5",
+		`{"type":"netemd_drawn","attributes":{"kind":"bandwidth","inner":{"rate":-1}}}`: "rate -1: want 0 to",
+	} {
+		if status, answer := raw(t, p, http.MethodPost, path, body); status != http.StatusBadRequest || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %s, want %q", body, status, answer, want)
+		}
+	}
+	if status, answer := raw(t, p, http.MethodPost, path, `{"type":"frob"}`); status != http.StatusBadRequest || !strings.Contains(answer, "invalid toxic type") {
+		t.Errorf("what Toxiproxy refuses itself: %d %s", status, answer)
+	}
+	if _, err := redis.AddToxic("cut", "slicer", "", 1, toxiclient.Attributes{"average_size": 10, "size_variation": 5}); err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]string{
+		`{"attributes":{"size_variation":10}}`:             "size_variation 10: want less than average_size, which is 10",
+		`{"attributes":{"average_size":0},"toxicity":"x"}`: "average_size 0",
+	} {
+		if status, answer := raw(t, p, http.MethodPost, path+"/cut", body); status != http.StatusBadRequest || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %s, want %q", body, status, answer, want)
+		}
+	}
+	if now, err := redis.Toxics(); err != nil || len(now) != 1 || now[0].Attributes["size_variation"] != 5.0 || now[0].Attributes["average_size"] != 10.0 {
+		t.Errorf("%+v, %v: what was refused changed something", now, err)
+	}
+	if _, err := redis.UpdateToxic("cut", 1, toxiclient.Attributes{"size_variation": 9}); err != nil {
+		t.Error(err)
+	}
+}
