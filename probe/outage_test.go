@@ -1,9 +1,11 @@
 package probe
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
@@ -52,14 +54,80 @@ func TestOutages(t *testing.T) {
 		{StartNS: 2000 * ms, Failed: 1, Network: f(110), Success: f(110)},
 		{StartNS: 3000 * ms, Failed: 1, Kept: 1},
 	}}
-	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Outages{})); d != "" {
+	if d := gocmp.Diff(want, o, cmpopts.IgnoreUnexported(Outages{})); d != "" {
 		t.Errorf("outages (-want +got):\n%s", d)
 	}
-	for range 200 {
-		o.Ended(call(5000, 5001, Timeout, false))
-		o.Ended(call(5001, 5002, OK, false))
+	for i := range int64(200) {
+		o.Ended(call(5000+10*i, 5001+10*i, Timeout, false))
+		o.Ended(call(5001+10*i, 5002+10*i, OK, false))
 	}
 	if o.Count != 203 || len(o.List) != mostOutages {
 		t.Errorf("%d outages, %d in the list; want 203 and %d", o.Count, len(o.List), mostOutages)
+	}
+}
+
+// TestOutagesOfCallsAtATime: one outage is one, also where calls that were under way fail after
+// its end, and a call that fails alone while others succeed is an outage for as long as that.
+func TestOutagesOfCallsAtATime(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	type call struct {
+		start, took int64
+		class       Class
+	}
+	partition := func() (all []call) { // of 2 s, a call each 50 ms, each waits for 1 s
+		for at := int64(0); at < 4000; at += 50 {
+			if at < 2000 {
+				all = append(all, call{at, 1000, Timeout})
+			} else {
+				all = append(all, call{at, 10, OK})
+			}
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		calls []call
+		want  Outages
+	}{
+		"a partition": {partition(), Outages{Count: 1, List: []Outage{{StartNS: ms, Failed: 40, Network: f(2010), Success: f(2010)}}}},
+		"single packets": {
+			[]call{{0, 1000, Timeout}, {1, 1000, Timeout}, {2, 10, OK}, {20, 10, OK}, {500, 1000, Timeout}, {600, 10, OK}},
+			Outages{Count: 2, List: []Outage{{StartNS: ms, Failed: 2, Network: f(12), Success: f(12)}, {StartNS: 501 * ms, Failed: 1, Network: f(110), Success: f(110)}}},
+		},
+		"the last one began last": {
+			[]call{{0, 10, OK}, {100, 500, Timeout}},
+			Outages{Count: 1, List: []Outage{{StartNS: 101 * ms, Failed: 1}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slices.SortStableFunc(test.calls, func(a, b call) int { return cmp.Compare(a.start+a.took, b.start+b.took) })
+			var o Outages
+			for _, c := range test.calls {
+				o.Ended(Sample{StartNS: (c.start + 1) * ms, EndNS: (c.start + c.took + 1) * ms, Class: c.class})
+			}
+			o.Finish()
+			if d := gocmp.Diff(test.want, o, cmpopts.IgnoreUnexported(Outages{})); d != "" {
+				t.Errorf("outages (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestSuccessesAreBounded: what is kept of many successes is little, and what is found of old
+// ones is later than it was, never earlier.
+func TestSuccessesAreBounded(t *testing.T) {
+	var g successes
+	for at := range int64(100_000) {
+		g.add(at*ms/5, at*ms/5+ms)
+	}
+	if len(g.kept) > mostSuccesses {
+		t.Errorf("%d are kept", len(g.kept))
+	}
+	for _, from := range []int64{0, 15_000 * ms, 19_990*ms + 1, 19_999 * ms} {
+		if end, ok := g.first(from); !ok || end < from+ms || from > 12_000*ms && end > from+3*ms {
+			t.Errorf("the first from %d ms ended at %d ms, %v", from/ms, end/ms, ok)
+		}
+	}
+	if _, ok := g.first(20_000 * ms); ok {
+		t.Error("one that began after the last")
 	}
 }
