@@ -47,6 +47,7 @@ func (r *Recorder) Add(s Sample) {
 		r.warmup++
 		return
 	}
+	r.lasted(s.StartNS, s.EndNS)
 	r.count++
 	if s.DueNS != 0 {
 		r.lag.add(s.StartNS - s.DueNS)
@@ -80,6 +81,15 @@ func (r *Recorder) Add(s Sample) {
 	for _, a := range s.Attempts {
 		r.happened(a.Policy)
 	}
+}
+
+// lasted has the run's calls go from one time to another at least. It comes before they are
+// counted.
+func (r *Recorder) lasted(first, last int64) {
+	if r.count == 0 {
+		r.first, r.last = first, last
+	}
+	r.first, r.last = min(r.first, first), max(r.last, last)
 }
 
 // happened counts what policies did in a call or, below them, its transport in an attempt. A
@@ -126,10 +136,6 @@ func (r *Recorder) succeeded(s Sample) {
 	if s.Bytes == 0 {
 		return
 	}
-	if r.bytes == 0 || s.StartNS < r.first {
-		r.first = s.StartNS
-	}
-	r.last = max(r.last, s.EndNS)
 	r.bytes += s.Bytes
 	if d := s.Duration(); d > 0 {
 		r.rate.add(int64(float64(s.Bytes) / d.Seconds()))
@@ -138,13 +144,10 @@ func (r *Recorder) succeeded(s Sample) {
 
 // Merge adds what another recorder took, which stays as it is.
 func (r *Recorder) Merge(from *Recorder) {
-	if from.bytes > 0 {
-		if r.bytes == 0 || from.first < r.first {
-			r.first = from.first
-		}
-		r.last = max(r.last, from.last)
-		r.bytes += from.bytes
+	if from.count > 0 {
+		r.lasted(from.first, from.last)
 	}
+	r.bytes += from.bytes
 	r.count += from.count
 	r.ok += from.ok
 	r.warmup += from.warmup

@@ -125,7 +125,7 @@ func TestRecorder(t *testing.T) {
 		Attempts: 4, AttemptsPerCall: f(0.8), Rejected: 2, Degraded: 1, Turns: f(3),
 		Phases:  map[string]PhaseSummary{PhaseConnect: {1, f(2), f(2), f(2)}, PhaseQuery: {2, f(8), f(20), f(20)}},
 		Policy:  map[string]map[string]int{"retry": {"scheduled": 1}, "breaker": {"opened": 1, "rejected": 1}, "fallback": {"used": 1}},
-		Goodput: &Goodput{Bytes: 5000, PerSecond: 5000 / 0.07, CallP50: 100_000},
+		Goodput: &Goodput{Bytes: 5000, PerSecond: 5000 / 0.351, CallP50: 100_000},
 		Load:    &Load{Loop: "open", Seed: 9, LagP50: f(0), LagP99: f(50), LagMax: f(50)},
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) })

@@ -135,7 +135,8 @@ type PhaseSummary struct {
 type Goodput struct {
 	// Bytes is the sum.
 	Bytes int64 `json:"bytes"`
-	// PerSecond is Bytes over the time from the first call's start to the last one's end;
+	// PerSecond is Bytes over the time from the first call's start to the last one's end, of
+	// those that failed, too;
 	// with a pace, most of that may have been idle.
 	PerSecond float64 `json:"bytes_per_second"`
 	// CallP50 is the median of the single calls' rates, each over its service time.
