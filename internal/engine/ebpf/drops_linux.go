@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -35,14 +36,19 @@ type drops struct {
 	done    chan struct{}
 	flushed chan struct{}
 
+	// wanted is what hub.telling is for the queues' threads, and untold counts what they could
+	// not tell.
+	wanted atomic.Bool
+	untold atomic.Uint64
+
 	mu        sync.Mutex
 	recorders map[*DropRecorder]struct{}
 	broken    error
 }
 
-// DropRecorder has the packets that an engine's drop programs drop, from its making to
-// its Close: those that loss and content rules drop in the kernel, not those of a queue
-// (see Queued in fault.Counters). It is not for concurrent use.
+// DropRecorder has the packets that an engine drops, from its making to its Close: those that
+// loss and content rules drop in the kernel, and those that a queue loses, has no room for or
+// has kept too long. It is not for concurrent use.
 type DropRecorder struct {
 	d       *drops
 	since   uint64 // CLOCK_MONOTONIC
@@ -80,7 +86,7 @@ func (d *drops) open() (*DropRecorder, error) {
 	if d.hub == nil {
 		return nil, fs.ErrClosed
 	}
-	r := &DropRecorder{d: d, since: uint64(now()), untold: d.hub.untold.Load()}
+	r := &DropRecorder{d: d, since: uint64(now()), untold: d.allUntold()}
 	if d.reader == nil {
 		reader, err := ringbuf.NewReader(d.m)
 		if err != nil {
@@ -96,6 +102,7 @@ func (d *drops) open() (*DropRecorder, error) {
 	d.recorders[r] = struct{}{}
 	d.mu.Unlock()
 	d.hub.telling.Store(1)
+	d.wanted.Store(true)
 	return r, nil
 }
 
@@ -120,20 +127,27 @@ func (d *drops) run(reader *ringbuf.Reader, done, flushed chan struct{}) {
 			continue
 		}
 		c := *(*chosen)(unsafe.Pointer(&rec.RawSample[0]))
-		told := (&recorded{c, wallAt(int64(c.Time)).UnixNano()}).record()
-		d.mu.Lock()
-		for r := range d.recorders {
-			switch {
-			case c.Time < r.since: // what another one had left in the ring
-			case len(r.records) >= dropsKept:
-				r.lost++
-			default:
-				r.records = append(r.records, told)
-			}
-		}
-		d.mu.Unlock()
+		d.add(c.Time, (&recorded{c, wallAt(int64(c.Time)).UnixNano()}).record())
 	}
 }
+
+// add gives a record to everybody who wants it.
+func (d *drops) add(time uint64, told content.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for r := range d.recorders {
+		switch {
+		case time < r.since: // what another one had left in the ring
+		case len(r.records) >= dropsKept:
+			r.lost++
+		default:
+			r.records = append(r.records, told)
+		}
+	}
+}
+
+// allUntold is what could not be recorded so far; the caller has life.
+func (d *drops) allUntold() uint64 { return d.hub.untold.Load() + d.untold.Load() }
 
 // Drain returns the packets that were dropped since the recorder's making or the Drain
 // before, in about the order of their times, and how many in all could not be recorded.
@@ -154,7 +168,7 @@ func (r *DropRecorder) Drain(context.Context) (records []content.Record, lost ui
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
 	records, r.records = r.records, nil
-	return records, r.lost + r.d.hub.untold.Load() - r.untold, r.d.broken
+	return records, r.lost + r.d.allUntold() - r.untold, r.d.broken
 }
 
 // Close ends the recording.
@@ -179,6 +193,7 @@ func (d *drops) end() error {
 		return nil
 	}
 	d.hub.telling.Store(0)
+	d.wanted.Store(false)
 	err := d.reader.Close()
 	<-d.done
 	d.reader = nil

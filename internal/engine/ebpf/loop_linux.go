@@ -218,6 +218,7 @@ func (l *loop) frame(t int64, b []byte) {
 	}
 	v := l.ask(t, len(b)-vnetHeader, l.packets, markable)
 	if v.Count == 0 {
+		l.tell(t, b, 0, segmentsOf(b))
 		l.pool.put(b)
 	}
 	for i, c := range v.Copies[:v.Count] {
@@ -241,6 +242,9 @@ func (l *loop) segments(t int64, s *super, markable bool) {
 	)
 	for i := range s.count {
 		v := l.ask(t, s.size(i, i+1), l.packets+end-first, markable)
+		if v.Count == 0 {
+			l.tell(t, s.frame, i, i+1)
+		}
 		for _, c := range v.Copies[:v.Count] {
 			if end == i && end > 0 && together && c == run && c.Bit < 0 && !c.Mark {
 				end++
@@ -293,6 +297,7 @@ func (l *loop) hold(t int64, f []byte, c model.Copy, count int) {
 	}
 	if l.bytes+cap(f) > maxQueued {
 		l.overflow.Add(uint64(count))
+		l.tell(t, f, 0, count)
 		l.pool.put(f)
 		return
 	}
@@ -343,6 +348,7 @@ func (l *loop) flush(t int64) {
 				break
 			}
 			if p.due != math.MinInt64 && t != math.MaxInt64 && t-p.due > int64(lateLimit) {
+				l.tell(t, p.frame, 0, p.count)
 				l.drop(p, &l.late)
 				continue
 			}

@@ -36,6 +36,7 @@ const (
 // queue holds the packets of one place, on a thread of its own.
 type queue struct {
 	log   *slog.Logger
+	drops *drops
 	place target.Place
 	netns identity
 	page  *page
@@ -88,7 +89,7 @@ func (pl *place) divert(ctx context.Context, n qdisc.Netem) error {
 
 func (pl *place) openQueue(ctx context.Context) error {
 	q := &queue{
-		log: pl.e.log, place: pl.at, netns: pl.netns, page: pl.page.at, done: make(chan struct{}),
+		log: pl.e.log, drops: pl.e.drops, place: pl.at, netns: pl.netns, page: pl.page.at, done: make(chan struct{}),
 		onLost: func() { pl.e.lose(pl) },
 	}
 	q.model.Store(model.New(qdisc.Netem{}))

@@ -104,3 +104,11 @@ func (s *super) cut(b []byte, first, end int) {
 	sum = sum>>16 + sum&0xffff
 	binary.BigEndian.PutUint16(tcp[16:], uint16(sum))
 }
+
+// segmentsOf is how many packets of the wire a frame, with its virtio_net_hdr, stands for.
+func segmentsOf(frame []byte) int {
+	if s, ok := superOf(frame); ok {
+		return s.count
+	}
+	return 1
+}
