@@ -25,8 +25,9 @@ type Attribution struct {
 	// means no wait for one.
 	ClientHop, ServerHop netip.Addr
 	NeighboursTraced     bool
-	// Held is how long faults on the path hold back what passes.
-	Held Held
+	// Held is how long faults on the path hold back what passes, from the beginning on.
+	Held  Held
+	later []holding // in the order of their times
 	// Down are the times in which faults had the server's processes stopped or ended.
 	Down []Downtime
 	// Hold is how long after its end a sample waits for the events of its connection's
@@ -139,13 +140,13 @@ func (a Attribution) withoutEvents(s *Sample) Cause {
 		case int(s.Info.TotalRTO) > syns:
 			return RTO
 		case int(s.Info.TotalRetransmits) > syns:
-			return fromDrops(s) // a TLP or a fast retransmission, and which the socket does not say
+			return a.fromDrops(s) // a TLP or a fast retransmission, and which the socket does not say
 		}
 	}
-	if c := fromDrops(s); c != Unknown {
+	if c := a.fromDrops(s); c != Unknown {
 		return c
 	}
-	if a.Traced && !a.NeighboursTraced && connect >= firstRetry && connect > s.Duration()-connect && a.Held.Turn == 0 {
+	if a.Traced && !a.NeighboursTraced && connect >= firstRetry && connect > s.Duration()-connect && a.heldAt(s).Turn == 0 {
 		return Neighbour
 	}
 	return a.withoutRetransmission(s, 0)

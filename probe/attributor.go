@@ -42,7 +42,8 @@ const (
 // That wait, and a slow call without an event, are explained by the socket's own
 // counts (see Sample.Info: SYN retransmissions from the connect's duration, RTO
 // from TotalRTO; a TLP cannot be told there), else by the call's
-// dropped packets (a SYN explains a handshake of 0.9 s or more, and data is Dropped), else
+// dropped packets (a SYN explains a handshake of 0.9 s or more, and is Dropped where that had no
+// end; data is Dropped), else
 // as Neighbour when the handshake took 0.9 s or more although both ends were watched, but
 // for their neighbours, and no SYN was repeated, else as ServerDown where a
 // fault had the server's processes stopped or ended for half of the time or more, else as Queueing where the packets' own round trips, or what a

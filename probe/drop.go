@@ -91,16 +91,20 @@ func answer(drops []Drop, events []Retransmission) {
 }
 
 // fromDrops is the cause of a slow call of which no kernel reported a retransmission,
-// from what the fault itself says that it dropped.
-func fromDrops(s *Sample) Cause {
+// from what the fault itself says that it dropped. A handshake that ended had its lost SYN
+// repeated; one that did not end had not, if the kernels would have told.
+func (a Attribution) fromDrops(s *Sample) Cause {
 	cause := Unknown
 	for _, d := range s.Drops {
 		switch {
 		case d.TimeNS > s.EndNS:
 		case d.Kind == DropSYN, d.Kind == DropSYNACK:
 			// which is repeated after 1 s and never before
-			if took := time.Duration(s.ConnectNS); took >= firstRetry && took > s.Duration()-took || took == 0 && !s.Reused {
+			switch took := time.Duration(s.ConnectNS); {
+			case took >= firstRetry && took > s.Duration()-took, took == 0 && !s.Reused && !a.Traced && s.Duration() > time.Second:
 				return SYNRetransmit
+			case took == 0 && !s.Reused:
+				cause = Dropped
 			}
 		case d.Kind == DropData, d.Kind == DropPacket:
 			cause = Dropped

@@ -1,20 +1,61 @@
 package probe
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Held says how long faults on the path hold back what passes, by what was asked of them,
 // for what no kernel can measure: a proxy holds bytes between two connections, and a packet
 // that has not come back yet has no round trip. The zero value holds nothing.
 type Held struct {
 	// Turn is how long a question and its answer are held together, on average; Least is
-	// the shortest that they may be.
+	// the shortest that they may be. Of packets, that counts for a handshake without an answer
+	// alone: all else their own round trips show.
 	Turn, Least time.Duration
 	// Byte is how long each byte is held, in seconds, of those that the client sends and of
-	// those that it gets: one over a proxy's bandwidth.
+	// those that it gets: one over a rate.
 	SentByte, ReceivedByte float64
 	// Proxy says that it is done by a proxy that the client connects to: the handshake is
 	// not held, and no packet's round trip shows it.
 	Proxy bool
+}
+
+// holding is what is held back from a time on.
+type holding struct {
+	fromNS int64
+	held   Held
+}
+
+// keptHoldings bounds those that are kept for calls that have not ended.
+const keptHoldings = 1000
+
+// HeldFrom says that faults on the path hold back so much from a time on, on the clock of
+// samples, until another one is said. The times are in order.
+func (t *Attributor) HeldFrom(timeNS int64, h Held) {
+	last := t.a.Held
+	if n := len(t.a.later); n > 0 {
+		last = t.a.later[n-1].held
+	}
+	if h == last {
+		return
+	}
+	if len(t.a.later) == keptHoldings {
+		t.a.Held = t.a.later[0].held
+		t.a.later = slices.Delete(t.a.later, 0, 1)
+	}
+	t.a.later = append(t.a.later, holding{timeNS, h})
+}
+
+// heldAt is what was held back in the middle of a call.
+func (a Attribution) heldAt(s *Sample) Held {
+	h, middle := a.Held, s.StartNS+(s.EndNS-s.StartNS)/2
+	for _, later := range a.later {
+		if later.fromNS <= middle {
+			h = later.held
+		}
+	}
+	return h
 }
 
 const (
@@ -36,7 +77,7 @@ func (a Attribution) queued(s *Sample, less time.Duration) bool {
 	if 2*(onTheWay(s)-less) >= took {
 		return true
 	}
-	least, held := a.Held.of(s)
+	least, held := a.heldAt(s).of(s)
 	return held > 0 && least <= took && 2*min(held, took) >= took
 }
 
@@ -71,22 +112,19 @@ func onTheWay(s *Sample) time.Duration {
 	return min(connect+trips, s.Duration())
 }
 
-// of is how long the faults must have held a call, at least and on average. Of packets,
-// that is only told for a handshake that was not answered: all else is measured.
+// of is how long the faults must have held a call, at least and on average.
 func (h Held) of(s *Sample) (least, mean time.Duration) {
 	if h == (Held{}) {
 		return 0, 0
 	}
-	if !h.Proxy {
-		if s.ConnectNS == 0 && !s.Reused && s.UDP == nil && s.Class != OK {
-			return 0, h.Turn
+	switch turns := time.Duration(s.Turns); {
+	case h.Proxy:
+		least, mean = turns*h.Least, turns*h.Turn
+		if s.Class != OK && (s.ConnectNS != 0 || s.Reused) {
+			mean += h.Turn // the answer that did not come
 		}
-		return 0, 0
-	}
-	turns := time.Duration(s.Turns)
-	least, mean = turns*h.Least, turns*h.Turn
-	if s.Class != OK && (s.ConnectNS != 0 || s.Reused) {
-		mean += h.Turn // the answer that did not come
+	case s.ConnectNS == 0 && !s.Reused && s.UDP == nil && s.Class != OK:
+		mean = h.Turn
 	}
 	if s.Info != nil {
 		bytes := h.SentByte*float64(s.Info.Sent) + h.ReceivedByte*float64(s.Info.Received)

@@ -44,8 +44,8 @@ const (
 	TLP Cause = "tlp"
 	// FastRetransmit: a retransmission after duplicate acknowledgements.
 	FastRetransmit Cause = "fast_retransmit"
-	// Dropped: a fault dropped data of the call, and it is not known how, or whether, that
-	// was sent again.
+	// Dropped: a fault dropped data of the call, or its SYN, and it is not known how, or
+	// whether, that was sent again.
 	Dropped Cause = "dropped"
 	// Neighbour: packets of the call waited at one of its ends until the next hop's
 	// link-layer address (ARP, NDP) was known, or were thrown away since it did not answer.

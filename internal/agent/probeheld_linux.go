@@ -7,6 +7,7 @@ import (
 	"netemd/internal/fault"
 	"netemd/internal/target"
 	"netemd/probe"
+	"netemd/qdisc"
 )
 
 // held is how long the faults on the way to a target hold back what passes now, by what
@@ -14,7 +15,7 @@ import (
 // to that.
 func (a *Agent) held(ctx context.Context, r probe.Request, t target.Target) probe.Held {
 	h := probe.Held{Proxy: r.Layer == probe.LayerProxy || r.Layer == probe.LayerApp}
-	for _, f := range a.leases.List(ctx) {
+	for _, f := range a.leases.Known() {
 		switch mine := f.Spec.Target == t.Key(); {
 		case r.Layer == probe.LayerApp && mine && f.Spec.Request != nil:
 			addRequest(&h, *f.Spec.Request)
@@ -43,10 +44,20 @@ func addPacket(h *probe.Held, s fault.Spec) {
 	}
 	if s.Direction != fault.From {
 		add(there.Delay, there.Jitter)
+		h.SentByte += perByte(there.Rate)
 	}
 	if s.Direction == fault.From || s.Direction == fault.Both {
 		add(back.Delay, back.Jitter)
+		h.ReceivedByte += perByte(back.Rate)
 	}
+}
+
+// perByte is how long a byte takes at a rate, in seconds; 0 without one.
+func perByte(r qdisc.Rate) float64 {
+	if r == 0 {
+		return 0
+	}
+	return 1 / float64(r)
 }
 
 // addRequest counts a delay of some requests as one of all on average, and of none at the least.
@@ -60,7 +71,7 @@ func addRequest(h *probe.Held, r fault.Request) {
 // addToxic counts a toxic that spares some connections as one that does not on average, and
 // not at all at the least.
 func addToxic(h *probe.Held, x fault.Toxic) {
-	perByte := 0.0
+	each := 0.0
 	switch x.Kind {
 	case fault.Latency:
 		h.Turn += x.Latency
@@ -68,14 +79,14 @@ func addToxic(h *probe.Held, x fault.Toxic) {
 			h.Least += x.Latency - x.Jitter
 		}
 	case fault.Bandwidth:
-		perByte = 1 / float64(x.Rate)
+		each = perByte(x.Rate)
 	case fault.Slicer:
-		perByte = x.Delay.Seconds() / float64(x.AverageSize)
+		each = x.Delay.Seconds() / float64(x.AverageSize)
 	}
 	if x.Stream == fault.Upstream {
-		h.SentByte += perByte
+		h.SentByte += each
 	} else {
-		h.ReceivedByte += perByte
+		h.ReceivedByte += each
 	}
 }
 

@@ -151,12 +151,13 @@ func (a *Agent) measure(ctx context.Context, who string, r probe.Request, c prob
 		c.Order.User, c.Order.Password, c.Order.Database = login.User, login.Password, login.Database
 	}
 	c.ClientNamespace, c.ServerNamespace = t.ClientNamespace, t.ServerNamespace
-	c.Held = a.held(ctx, r, t)
+	c.Held = func() probe.Held { return a.held(ctx, r, t) }
 	if service, ok := a.labs.ServiceAt(t.Lab, t.Address); ok {
 		c.Down = func() []probe.Downtime { return downtimes(a.leases.Strikes(service)) }
 	}
-	if a.dropsAreRecorded(ctx, r, t) {
+	if r.Layer == probe.LayerDirect { // else the client's connection ends at the proxy
 		c.Drops = a.recordDrops
+		c.Recorded = func() (some, all bool) { return a.dropsRecorded(ctx, t) }
 	}
 	return prober.Measure(ctx, c)
 }
@@ -207,25 +208,21 @@ func (a *Agent) onTheWay(ctx context.Context, f fault.Fault, t target.Target) bo
 	})
 }
 
-// dropsAreRecorded reports whether every packet fault on the way to a target, one at least,
-// is of the kind whose drops the ebpf engine records: no queue, which drops in user space,
-// and no timetable, which may come to have one. A record that lacks some would be read as
-// none dropped.
-func (a *Agent) dropsAreRecorded(ctx context.Context, r probe.Request, t target.Target) bool {
-	if r.Layer == probe.LayerProxy || r.Layer == probe.LayerApp {
-		return false // the client's connection ends at the proxy
-	}
-	some := false
-	for _, f := range a.leases.List(ctx) {
-		if f.Spec.Target != t.Key() && !a.onTheWay(ctx, f, t) || len(f.Spec.Toxics) > 0 || f.Spec.Request != nil {
-			continue
+// dropsRecorded reports whether some packet fault on the way to a target is one whose drops the
+// ebpf engine records, and whether all there are: numbers that lack some would be read as none
+// dropped.
+func (a *Agent) dropsRecorded(ctx context.Context, t target.Target) (some, all bool) {
+	all = true
+	for _, f := range a.leases.Known() {
+		switch {
+		case f.Spec.Target != t.Key() && !a.onTheWay(ctx, f, t), len(f.Spec.Toxics) > 0, f.Spec.Request != nil:
+		case f.Engine == fault.EBPF:
+			some = true
+		default:
+			all = false
 		}
-		if f.Engine != fault.EBPF || f.Spec.Schedule != nil || f.Spec.Packet != nil && f.Spec.Packet.Queues() {
-			return false
-		}
-		some = true
 	}
-	return some
+	return some, all
 }
 
 // recordDrops begins a record of the packets that the ebpf engine drops; sch_netem keeps

@@ -35,6 +35,11 @@ func (m *Manager) Get(ctx context.Context, id string) (fault.Fault, error) {
 // List returns all faults, oldest first, as the kernel has them now.
 func (m *Manager) List(ctx context.Context) []fault.Fault {
 	m.lookAtAll(ctx)
+	return m.Known()
+}
+
+// Known returns all faults, oldest first, as they were when the kernel was last looked at.
+func (m *Manager) Known() []fault.Fault {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	faults := []fault.Fault{}

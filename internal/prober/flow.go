@@ -38,6 +38,9 @@ type flow struct {
 	env      probe.Environment
 	reported time.Time
 	lost     uint64
+	// some says that there was a fault whose drops are recorded, and partly that of one they
+	// were not.
+	some, partly bool
 	// engine counts the packets that faults dropped, missed those that were not recorded.
 	engine, missed uint64
 	err            error
@@ -147,9 +150,7 @@ func (f *flow) settle(events []probe.Retransmission, lost uint64, now int64) {
 			f.attr.Neighbour(e)
 		}
 	}
-	if f.config.Down != nil {
-		f.attr.Down(f.config.Down())
-	}
+	f.ask()
 	final := f.attr.Flush(now)
 	for _, s := range final {
 		f.recorder.Add(s)
@@ -164,6 +165,22 @@ func (f *flow) settle(events []probe.Retransmission, lost uint64, now int64) {
 	if len(final) > 0 {
 		f.teller.give(final, nil)
 	}
+}
+
+// ask has the faults of this moment told.
+func (f *flow) ask() {
+	c := f.config
+	if c.Down != nil {
+		f.attr.Down(c.Down())
+	}
+	if c.Held != nil {
+		f.attr.HeldFrom(probe.Now(), c.Held())
+	}
+	some, all := true, true
+	if c.Recorded != nil {
+		some, all = c.Recorded()
+	}
+	f.some, f.partly = f.some || some, f.partly || !all
 }
 
 // stop ends the looks and makes everything final. An event was in the ring before the
@@ -204,7 +221,7 @@ func (f *flow) result(source string, e end) probe.Result {
 	if env := f.env; s.UDP == nil {
 		s.Environment = &env
 	}
-	if f.drops != nil {
+	if f.drops != nil && f.some && !f.partly {
 		d := f.recorder.Drops()
 		d.Engine, d.Missed = f.engine, f.missed
 		s.Drops = &d

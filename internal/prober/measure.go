@@ -20,8 +20,9 @@ type Config struct {
 	// Layer is what the summary calls the run: none, packet, proxy or proxy+latency in
 	// a comparison; default Order.Request.Layer.
 	Layer string
-	// Held is how long faults on the path hold back what passes.
-	Held probe.Held
+	// Held, when set, says how long faults on the path hold back what passes now; it is asked
+	// a few times a second.
+	Held func() probe.Held
 	// Report, when set, is told a few times a second how far the run is, and at its end.
 	Report func(probe.Progress)
 	// Sink, when set, gets every sample once it is final: with its cause, at most a second
@@ -34,8 +35,12 @@ type Config struct {
 	// probe.DefaultKeep, -1: none.
 	Keep int
 
-	// Drops, when set, begins a record of the packets that faults drop, for the run.
-	Drops func() (Drops, error)
+	// Drops, when set, begins a record of the packets that faults drop, for the run. Recorded
+	// says whether it has those of a fault on the path now, and of all that there are there; it
+	// is asked a few times a second, and nil means that it does. The summary has the record's
+	// numbers where one was there and all were recorded at all times.
+	Drops    func() (Drops, error)
+	Recorded func() (some, all bool)
 
 	// Down, when set, says in which times faults have had the server's processes stopped or
 	// ended so far; it is asked a few times a second.
@@ -68,9 +73,12 @@ func Measure(ctx context.Context, c Config) (probe.Result, error) {
 	}
 	var (
 		r   = c.Order.Request
-		a   = probe.Attribution{Held: c.Held, Threshold: r.Threshold}
+		a   = probe.Attribution{Threshold: r.Threshold}
 		err error
 	)
+	if c.Held != nil {
+		a.Held = c.Held()
+	}
 	if c.Order.Policy == nil { // else a call lasts as long as the policy lets it
 		a.Longest = r.Timeout + lastCalls
 	}
