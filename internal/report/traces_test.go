@@ -67,17 +67,17 @@ func TestTraces(t *testing.T) {
 			} else {
 				ids[key] = true
 			}
-			switch {
-			case s.Name == "fault: loss 100% to web":
+			switch s.Name {
+			case "fault: loss 100% to web":
 				faults = append(faults, times{begin, end})
-			case s.Name == "http attempt":
+			case "http attempt":
 				if parents[s.ParentID] != s.TraceID {
 					t.Errorf("attempt %s has no call", s.SpanID)
 				}
 				if slices.ContainsFunc(s.Attributes, func(a attribute) bool { return a.Key == "http.request.resend_count" }) {
 					retries = append(retries, times{begin, end})
 				}
-			case s.Name == "http call":
+			case "http call":
 				parents[s.SpanID] = s.TraceID
 			}
 		}

@@ -126,7 +126,7 @@ const look = `(() => {
 })()`
 
 // open looks at a file in each view. What any page must be is checked here.
-func open(t *testing.T, browser context.Context, file string) map[view]seen {
+func open(browser context.Context, t *testing.T, file string) map[view]seen {
 	t.Helper()
 	tab, closed := chromedp.NewContext(browser)
 	defer closed()
@@ -194,7 +194,7 @@ func open(t *testing.T, browser context.Context, file string) map[view]seen {
 		}
 		all[v] = s
 		if dir := os.Getenv("NETEMD_TEST_SCREENSHOTS"); dir != "" {
-			picture(t, tab, dir, file, v)
+			picture(tab, t, dir, file, v)
 		}
 	}
 	mu.Lock()
@@ -206,7 +206,7 @@ func open(t *testing.T, browser context.Context, file string) map[view]seen {
 }
 
 // picture keeps what is seen, for people.
-func picture(t *testing.T, tab context.Context, dir, file string, v view) {
+func picture(tab context.Context, t *testing.T, dir, file string, v view) {
 	t.Helper()
 	png, err := chromedp.Run(tab, chromedp.FullScreenshot(100))
 	if err != nil {

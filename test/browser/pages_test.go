@@ -121,7 +121,7 @@ func TestRunPage(t *testing.T) {
 	browser := start(t)
 	dir := t.TempDir()
 	e := folder(t, dir, "pg/looks")
-	pages := open(t, browser, filepath.Join(dir, report.PageFile))
+	pages := open(browser, t, filepath.Join(dir, report.PageFile))
 	phases := phasesOf(t, dir)
 	for v, s := range pages {
 		// A curve and its axis for each case, and a timeline for each repeat.
@@ -198,7 +198,7 @@ func TestIndexPage(t *testing.T) {
 	if err := report.WriteExperiments(dir, all); err != nil {
 		t.Fatal(err)
 	}
-	for v, s := range open(t, browser, filepath.Join(dir, report.IndexFile)) {
+	for v, s := range open(browser, t, filepath.Join(dir, report.IndexFile)) {
 		if !strings.Contains(s.Text, "3 experiments: 0 passed, 2 failed, 1 inconclusive") || len(s.Tables) != 3 || len(s.Tables[0]) != 4 {
 			t.Errorf("%s: %d tables, %.200s", v, len(s.Tables), s.Text)
 		}
@@ -255,7 +255,7 @@ func TestComparePage(t *testing.T) {
 	if err := json.Unmarshal(bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("p50_ms"), []byte("p50")), []byte("p99_ms"), []byte("p99")), &result); err != nil {
 		t.Fatal(err)
 	}
-	for v, s := range open(t, browser, filepath.Join(dir, report.PageFile)) {
+	for v, s := range open(browser, t, filepath.Join(dir, report.PageFile)) {
 		if s.Plots != 1 || s.Drawn < 5 {
 			t.Errorf("%s: %d plots with %d paths", v, s.Plots, s.Drawn)
 		}
