@@ -8,8 +8,12 @@ import (
 	"netemd/internal/target"
 )
 
-// enginePlacements say what each engine of packets would do at a target's places.
+// enginePlacements say what each engine of packets would do at a target's places; of somebody's
+// Toxiproxy, which has none, nothing.
 func (a *Agent) enginePlacements(t target.Target) []target.EnginePlacement {
+	if t.Toxiproxy != nil {
+		return nil // no packet of it passes here
+	}
 	way := "clsact"
 	if works(a.features, "tcx") {
 		way = "tcx"

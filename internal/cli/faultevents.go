@@ -82,7 +82,7 @@ func (a *app) followFaults(ctx context.Context, agent FaultReader, tell func(exp
 func eventOf(e fault.Event) experiment.Event {
 	f := e.Fault
 	return experiment.Event{
-		TimeNS: e.Monotonic, Time: e.Time, Event: e.Kind, Fault: f.ID, Target: f.Spec.Target, Asked: words(f.Spec),
+		TimeNS: e.Monotonic, Time: e.Time, Event: e.Kind, Fault: f.ID, Target: subject(f.Spec), Asked: words(f.Spec),
 		State: string(f.State), Engine: string(f.Engine), Owner: f.Spec.Owner, Reason: f.Reason,
 	}
 }

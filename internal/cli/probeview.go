@@ -45,7 +45,11 @@ func probeText(res report.ProbeResult) func(io.Writer, style) {
 				}
 			}
 		}
-		fmt.Fprintf(w, "slow is above %g ms; causes from %s\n", s.ThresholdMS, s.Evidence)
+		since := ""
+		if report.IsOpen(s) {
+			since = " since begun"
+		}
+		fmt.Fprintf(w, "slow is above %g ms%s; causes from %s\n", s.ThresholdMS, since, s.Evidence)
 	}
 }
 

@@ -87,7 +87,7 @@ func (a *app) targetAdd() *cobra.Command {
 			}
 			return a.emit(answer{kind: "target", data: viewTarget(t), table: func(w io.Writer, s style) {
 				fmt.Fprintf(w, "target %s is %s\n", s.bold(t.Name), t.Definition)
-				pairs(w, s, [][2]string{{"to it", passing(t.To)}, {"from it", passing(t.From)}})
+				pairs(w, s, ways(t))
 			}})
 		}),
 	}

@@ -148,9 +148,8 @@ func (a *app) targetResolve() *cobra.Command {
 					{"http-proxy", endText(t.HTTPProxy)},
 					{"clients in", t.ClientNamespace},
 					{"served in", t.ServerNamespace},
-					{"to it", passing(t.To)},
-					{"from it", passing(t.From)},
 				}
+				rows = append(rows, ways(t)...)
 				if t.Moves {
 					rows = append(rows, [2]string{"moves", "looked up again while a fault lasts: its addresses, and the way there"})
 				}
@@ -166,6 +165,14 @@ func (a *app) targetResolve() *cobra.Command {
 			}})
 		}),
 	}
+}
+
+// ways are where packets to a target and from it pass; of somebody's Toxiproxy there are none.
+func ways(t target.Target) [][2]string {
+	if t.Toxiproxy != nil {
+		return [][2]string{{"meets", "the connections of " + t.Toxiproxy.Words()}}
+	}
+	return [][2]string{{"to it", passing(t.To)}, {"from it", passing(t.From)}}
 }
 
 // passing says where packets pass, and which.

@@ -2,6 +2,7 @@ package grpc
 
 import (
 	"strings"
+	"syscall"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -42,6 +43,11 @@ func class(s *status.Status, trailer, sent bool, l *link) probe.Class {
 		return c
 	}
 	switch {
+	// of a try before the one that was looked at, which had not ended when the call did
+	case !sent && strings.Contains(words, syscall.ECONNREFUSED.Error()):
+		return probe.Refused
+	case !sent && strings.Contains(words, syscall.ECONNRESET.Error()):
+		return probe.Reset
 	case strings.Contains(words, "GOAWAY"), strings.Contains(words, "transport is closing"), strings.Contains(words, "EOF"):
 		return probe.EOF
 	case s.Code() == codes.Internal, s.Code() == codes.Unknown, s.Code() == codes.ResourceExhausted,

@@ -380,3 +380,19 @@ func files(t *testing.T) int {
 	}
 	return len(l)
 }
+
+// TestClassOfAnEarlierTry: a call that fails while the channel tries again is told why the try
+// before failed.
+func TestClassOfAnEarlierTry(t *testing.T) {
+	underWay := &link{done: make(chan struct{})}
+	const words = `connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:1: connect: `
+	for text, want := range map[string]probe.Class{
+		words + `connection refused"`:       probe.Refused,
+		words + `connection reset by peer"`: probe.Reset,
+		words + `no route to host"`:         probe.Other,
+	} {
+		if got := class(status.New(codes.Unavailable, text), false, false, underWay); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
