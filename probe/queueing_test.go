@@ -26,7 +26,7 @@ func TestHeldFrom(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := NewAttributor(Attribution{Traced: true, ClientCookie: clientCookie, ServerCookie: serverCookie})
-			for at := int64(0); at < 20_000; at++ {
+			for at := range int64(20_000) {
 				if h, ok := test.from[at]; ok {
 					a.HeldFrom(at*ms, h)
 				}
