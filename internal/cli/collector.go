@@ -61,7 +61,7 @@ func (a *app) exporter(flag string) (*report.Exporter, error) {
 		return nil, nil
 	}
 	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || !isPort(u.Port()) {
 		return nil, fault.WithHint(&qdisc.FieldError{Field: from, Value: to, Want: wantCollector}, "a token goes into OTEL_EXPORTER_OTLP_HEADERS")
 	}
 	if !whole && !strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), tracesPath) {
@@ -82,6 +82,12 @@ func (a *app) exporter(flag string) (*report.Exporter, error) {
 		a.say("spans go to %s, by %s (--otlp none: to nobody)", u.Redacted(), from)
 	}
 	return report.Export(c), nil
+}
+
+// isPort takes the port of a URL; empty is that of its scheme.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
 }
 
 // otlpHeaders reads key1=value1,key2=value2, values being percent-encoded. Errors do not say

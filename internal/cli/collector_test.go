@@ -148,6 +148,7 @@ func TestOTLPRefused(t *testing.T) {
 	for _, c := range []struct {
 		flag, name, value, want string
 	}{
+		{"http://127.0.0.1:99999", "", "", "--otlp \"http://127.0.0.1:99999\": want the http or https address"},
 		{"localhost:4318", "", "", "--otlp \"localhost:4318\": want the http or https address"},
 		{"ftp://x", "", "", "want the http or https address"},
 		{"http://user:secret@x", "", "", "a token goes into OTEL_EXPORTER_OTLP_HEADERS"},

@@ -166,7 +166,7 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 			[2]string{"held", heldText(f)},
 			[2]string{"repair", repairText(f)},
 			[2]string{"reattach", reattachText(f)},
-			[2]string{"ends", ends(f, now)})
+			[2]string{"ends", endsText(f, now)})
 		rows = append(rows, requestRows(f)...)
 		if f.Counters != (fault.Counters{}) && f.Spec.Request == nil {
 			rows = append(rows, [2]string{"packets", countersText(f.Counters) + notCounted(f.CountersMissing)})
@@ -174,6 +174,16 @@ func faultText(f fault.Fault, now time.Time) func(io.Writer, style) {
 		rows = append(rows, [2]string{"chosen", chosenText(f)}, [2]string{"loss", lossText(f)}, [2]string{"undo", "netemctl clear " + f.ID})
 		pairs(w, s, rows)
 	}
+}
+
+// endsText says when a fault ends: an outage that does so by itself does when all is done.
+func endsText(f fault.Fault, now time.Time) string {
+	if o := f.Spec.Outage; o != nil {
+		if _, finite := o.Length(); finite {
+			return "when all is done, at the latest " + ends(f, now)
+		}
+	}
+	return ends(f, now)
 }
 
 // impairmentRows say a packet fault's impairment, of each direction where they differ.

@@ -201,7 +201,7 @@ func named(name string, err error, text string) error {
 		switch {
 		case zero(n) && strings.Contains(f.Want, "above 0"): // no unit makes it good
 		case strings.Contains(f.Want, "percentage"):
-			return fault.WithHint(&out, fmt.Sprintf("write %s%%", n))
+			return fault.WithHint(&out, percentHint(n))
 		case name == "--ttl":
 			return fault.WithHint(&out, fmt.Sprintf("write %ss or %sm", n, n))
 		case strings.Contains(f.Want, "an amount"):
@@ -241,4 +241,13 @@ func bare(s string) (string, bool) {
 		return "", false
 	}
 	return s, true
+}
+
+// percentHint says how a bare number is written as a percentage; one below 1 may have meant a
+// share.
+func percentHint(n string) string {
+	if v, err := strconv.ParseFloat(n, 64); err == nil && v > 0 && v < 1 {
+		return fmt.Sprintf("write %s%%, or %s%%", strconv.FormatFloat(100*v, 'g', 10, 64), n)
+	}
+	return fmt.Sprintf("write %s%%", n)
 }
