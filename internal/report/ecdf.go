@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -121,12 +122,15 @@ func (p plot) path(c curve) string {
 type tick struct {
 	At    float64
 	Label string
+	// Anchor is the label's text-anchor.
+	Anchor string
 	// Minor ticks have a fainter line and no label.
 	Minor bool
 }
 
 func (p plot) xTicks() []tick {
 	var out []tick
+	whole := map[int]bool{} // those of 1, 10, 100
 	// A short axis has labels at 1, 2 and 5, a long one at 1.
 	labelled := map[int]bool{1: true}
 	if p.max/p.min < 300 {
@@ -138,10 +142,37 @@ func (p plot) xTicks() []tick {
 			if v < p.min*0.999 || v > p.max*1.001 {
 				continue
 			}
+			whole[len(out)] = f == 1
 			out = append(out, tick{At: p.x(v), Label: axisTime(v), Minor: !labelled[f]})
 		}
 	}
+	p.label(out, whole)
 	return out
+}
+
+// label leaves the labels that have room, first those of whole.
+func (p plot) label(ticks []tick, whole map[int]bool) {
+	const width, apart = 0.62, 6 // of a character in font sizes, and between labels
+	type span struct{ from, to float64 }
+	var taken []span
+	for _, first := range []bool{true, false} {
+		for i := range ticks {
+			t := &ticks[i]
+			if t.Minor || whole[i] != first {
+				continue
+			}
+			w := width * p.FontSize * float64(len(t.Label))
+			s := span{t.At - w/2, t.At + w/2}
+			if t.Anchor = "middle"; s.to > p.Width {
+				t.Anchor, s = "end", span{t.At - w, t.At}
+			}
+			if slices.ContainsFunc(taken, func(o span) bool { return s.from < o.to+apart && o.from < s.to+apart }) {
+				t.Label = ""
+				continue
+			}
+			taken = append(taken, s)
+		}
+	}
 }
 
 func (p plot) yTicks() []tick {
