@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
 
 	"netemd/internal/fault"
 	"netemd/probe"
@@ -14,6 +15,8 @@ import (
 // agent is a fake with a path: direct calls take 5 ms, 100 ms more under a packet
 // fault; calls through the proxy take 6 ms, and turns times the toxic's latency.
 type agent struct {
+	// late is how long a fault takes to stand.
+	late   time.Duration
 	mu     sync.Mutex
 	next   int
 	faults map[string]fault.Fault
@@ -89,6 +92,7 @@ func (a *agent) Get(ctx context.Context, id string) (fault.Fault, error) {
 
 // Hold makes a fault that Release ends. Before the end it is what Get says.
 func (a *agent) Hold(ctx context.Context, s fault.Spec, notify func(fault.Event, string)) (Held, error) {
+	time.Sleep(a.late)
 	f, err := a.Apply(ctx, s)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -254,7 +254,11 @@ func (r *Runner) pass(ctx context.Context, c plan.Case, s *standing, timetable [
 	r.tell(Moment{Kind: MomentPhase, Event: Began, Case: c.Name, Phase: kpi.Fault, Repeat: s.repeat})
 	p.begun = r.readServers(ctx)
 	for _, step := range timetable {
-		p.err = sleep(ctx, step.at-r.Now().Sub(p.begin))
+		at := step.at
+		if step.release != nil {
+			at = s.due(step.release, p.begin, c.Fault.For)
+		}
+		p.err = sleep(ctx, at-r.Now().Sub(p.begin))
 		if errors.Is(p.err, errEnded) && step.last() && c.Recovery.For == 0 {
 			p.err = nil // the calls' own clock ended them, a little before ours
 		}

@@ -159,6 +159,32 @@ kpis: [{must: ok == 0}]
 	})
 }
 
+// TestRunnerLate: a fault that is late to stand does so for as long as it was asked for, as far
+// as the phase goes.
+func TestRunnerLate(t *testing.T) {
+	for at, failed := range map[string]int{"1s": 5, "3200ms": 4} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &caller{agent: newAgent()}
+			c.late = 350 * time.Millisecond
+			r := &Runner{Caller: c, Faults: c.agent, Plan: read(t, fmt.Sprintf(`experiment: x
+version: 1
+repeats: 1
+load: {target: pg}
+faults: [{impairment: {loss: 20%%}, at: %s, for: 500ms}]
+phases: {fault: 4s}
+kpis: [{must: failed == %d && calls == 40}]
+`, at, failed))}
+			o, err := r.Run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if judged := Judge(r.Plan, o); Verdict(judged) != kpi.Passed {
+				t.Errorf("at %s: %+v", at, judged)
+			}
+		})
+	}
+}
+
 // TestRunnerBreaks has runs that end early in all ways: what was measured is there, counts for
 // nothing, and no fault stands.
 func TestRunnerBreaks(t *testing.T) {

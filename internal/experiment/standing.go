@@ -24,9 +24,10 @@ type standing struct {
 type stood struct {
 	of      *plan.Timed
 	holding *Holding
-	begin   time.Time
-	last    fault.Fault
-	void    string
+	// begin is when it was asked for, since when it stood.
+	begin, since time.Time
+	last         fault.Fault
+	void         string
 }
 
 // outcome is what became of the faults of a phase.
@@ -91,8 +92,20 @@ func (s *standing) apply(ctx context.Context, t *plan.Timed) error {
 	if err != nil {
 		return err
 	}
-	s.faults = append(s.faults, stood{of: t, holding: h, begin: begin})
+	s.faults = append(s.faults, stood{of: t, holding: h, begin: begin, since: s.runner.Now()})
 	return nil
+}
+
+// due is when a fault is to be taken away, in a phase that began then: one that was late to stand
+// is left for as long as it was asked for, as far as the phase goes.
+func (s *standing) due(t *plan.Timed, began time.Time, phase time.Duration) time.Duration {
+	at := t.At + t.For
+	for _, f := range s.faults {
+		if f.of == t && f.holding != nil {
+			at = max(at, min(f.since.Sub(began)+t.For, phase))
+		}
+	}
+	return at
 }
 
 // seeded is a copy of a spec with all that it draws by other seeds. Toxics outside of a lab may
