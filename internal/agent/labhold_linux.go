@@ -29,11 +29,7 @@ func (s labsServer) Hold(stream labHoldStream) (err error) {
 	if err != nil {
 		return err
 	}
-	def, err := wire.LabUpRequestOf(first).Definition()
-	if err != nil {
-		return err
-	}
-	by, err := s.a.labIdentity(stream.Context(), def)
+	def, by, err := s.asked(stream.Context(), first)
 	if err != nil {
 		return err
 	}
@@ -52,17 +48,11 @@ func (s labsServer) Hold(stream labHoldStream) (err error) {
 			}
 		}
 	}()
-	info, err := s.a.makeHeld(ctx, def, by, func(step string) {
-		_ = stream.Send(&netemv1.LabProgress{Step: step}) // a client that is gone ends the context
-	})
+	info, err := s.a.makeLab(ctx, def, by, s.a.labs.Hold, steps(stream))
 	if err != nil {
 		return err
 	}
-	m, err := labMessage(info, def)
-	if err != nil {
-		return err
-	}
-	if err := stream.Send(&netemv1.LabProgress{Lab: m}); err != nil {
+	if err := sendLab(stream, info, def); err != nil {
 		return err
 	}
 	err = s.a.followLab(ctx, info, func(ended lab.ServiceInfo) error {
@@ -72,16 +62,6 @@ func (s labsServer) Hold(stream labHoldStream) (err error) {
 		return nil
 	}
 	return err
-}
-
-// makeHeld is labUp for who holds the lab.
-func (a *Agent) makeHeld(ctx context.Context, def lab.Definition, by lab.Identity, progress func(step string)) (lab.Info, error) {
-	ctx, done, err := a.places.take(ctx, def.Name, by, a.cfg.Settings.Limits.Labs, func() ([]lab.Info, error) { return a.labs.List(ctx) })
-	if err != nil {
-		return lab.Info{}, err
-	}
-	defer done()
-	return a.labs.Hold(ctx, def, by, progress)
 }
 
 // followLab tells each service that ends by itself, until ctx ends, whose cause it returns, or

@@ -19,12 +19,20 @@ import (
 
 // labUp brings a lab up, unless as many are up as may be; the error is fault.ErrBusy then.
 func (a *Agent) labUp(ctx context.Context, def lab.Definition, by lab.Identity, progress func(step string)) (lab.Info, error) {
+	return a.makeLab(ctx, def, by, a.labs.Up, progress)
+}
+
+// makeLab has a lab made, by lab.Manager's Up or Hold, where there is room for it.
+func (a *Agent) makeLab(
+	ctx context.Context, def lab.Definition, by lab.Identity,
+	up func(context.Context, lab.Definition, lab.Identity, func(step string)) (lab.Info, error), progress func(step string),
+) (lab.Info, error) {
 	ctx, done, err := a.places.take(ctx, def.Name, by, a.cfg.Settings.Limits.Labs, func() ([]lab.Info, error) { return a.labs.List(ctx) })
 	if err != nil {
 		return lab.Info{}, err
 	}
 	defer done()
-	return a.labs.Up(ctx, def, by, progress)
+	return up(ctx, def, by, progress)
 }
 
 // labIdentity is who asked for a lab, who its commands run as: who may open the socket gets

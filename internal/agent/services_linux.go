@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	netemv1 "netemd/api/netem/v1"
+	"netemd/internal/lab"
 	"netemd/internal/version"
 	"netemd/internal/wire"
 )
@@ -67,25 +68,45 @@ type labsServer struct {
 }
 
 func (s labsServer) Up(r *netemv1.LabUpRequest, stream grpc.ServerStreamingServer[netemv1.LabProgress]) error {
-	def, err := wire.LabUpRequestOf(r).Definition()
+	def, by, err := s.asked(stream.Context(), r)
 	if err != nil {
 		return err
 	}
-	by, err := s.a.labIdentity(stream.Context(), def)
+	info, err := s.a.labUp(stream.Context(), def, by, steps(stream))
 	if err != nil {
 		return err
 	}
-	info, err := s.a.labUp(stream.Context(), def, by, func(step string) {
-		_ = stream.Send(&netemv1.LabProgress{Step: step}) // a client that is gone ends the context
-	})
-	if err != nil {
-		return err
+	return sendLab(stream, info, def)
+}
+
+// asked is the lab that a request asks for, and who asks.
+func (s labsServer) asked(ctx context.Context, r *netemv1.LabUpRequest) (def lab.Definition, by lab.Identity, err error) {
+	if def, err = wire.LabUpRequestOf(r).Definition(); err != nil {
+		return def, by, err
 	}
+	by, err = s.a.labIdentity(ctx, def)
+	return def, by, err
+}
+
+// labSender is the agent's end of the stream of a lab that is made.
+type labSender interface {
+	Send(*netemv1.LabProgress) error
+}
+
+// steps tells the steps of a lab's making.
+func steps(to labSender) func(step string) {
+	return func(step string) {
+		_ = to.Send(&netemv1.LabProgress{Step: step}) // a client that is gone ends the context
+	}
+}
+
+// sendLab tells that a lab is up.
+func sendLab(to labSender, info lab.Info, def lab.Definition) error {
 	m, err := labMessage(info, def)
 	if err != nil {
 		return err
 	}
-	return stream.Send(&netemv1.LabProgress{Lab: m})
+	return to.Send(&netemv1.LabProgress{Lab: m})
 }
 
 func (s labsServer) Down(ctx context.Context, r *netemv1.LabDownRequest) (*netemv1.LabDownResponse, error) {

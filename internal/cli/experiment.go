@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +23,6 @@ import (
 	"netemd/internal/kpi"
 	"netemd/internal/policyfile"
 	"netemd/internal/report"
-	"netemd/internal/version"
 	"netemd/probe"
 )
 
@@ -298,7 +296,10 @@ func (a *app) runExperiments(ctx context.Context, all []plans.Plan, f runFlags) 
 			return err
 		}
 	}
-	done := unrun(all)
+	done := make([]report.Experiment, len(all)) // as far as they have ended
+	for i, p := range all {
+		done[i] = unrun(p)
+	}
 	// written has all that ended so far, where several have one folder.
 	written := func() error {
 		if out == "" || len(all) == 1 {
@@ -376,12 +377,10 @@ type planOutputs struct {
 func (a *app) runPlan(ctx context.Context, agent Agent, p plans.Plan, f runFlags, to planOutputs) (e report.Experiment, err error) {
 	pr := a.progress()
 	defer pr.end()
-	e = report.Experiment{
-		Name: p.Name, Question: p.Question, PlanSHA256: report.Hash(p.Text), Started: a.env.Now().Round(0),
-		Seed: p.Seed, Repeats: p.Repeats, Quick: p.Short, Cases: casesOf(p), KPIs: unjudged(p),
-	}
-	e.Environment = a.environment(ctx, agent)
+	e = unrun(p)
+	e.Started, e.Cases, e.Verdict, e.Reason = a.env.Now().Round(0), casesOf(p), "", ""
 	where := a.machine(ctx, agent, p)
+	e.Environment = environmentOf(where)
 	var folder *report.Folder
 	if to.dir != "" {
 		if folder, err = report.Create(to.dir, p.Text, e, where, words); err != nil {
@@ -449,16 +448,12 @@ func (a *app) inLab(ctx context.Context, agent Agent, p plans.Plan, f runFlags, 
 	return observed, brokeOff(ctx, under, err, lost, released)
 }
 
-// environment is where a run takes place; nil where the agent does not say.
-func (a *app) environment(ctx context.Context, agent Agent) *experiment.Environment {
-	v, err := agent.Version(ctx)
-	if err != nil {
+// environmentOf is the machine as a result says it; nil where the agent did not answer.
+func environmentOf(m report.Machine) *experiment.Environment {
+	if m.Agent == "" {
 		return nil
 	}
-	return &experiment.Environment{
-		Kernel: v.Kernel, AgentVersion: v.Version, ClientVersion: version.String(), GoVersion: v.GoVersion,
-		Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
-	}
+	return &experiment.Environment{Kernel: m.Kernel, AgentVersion: m.Agent, ClientVersion: m.Client, GoVersion: m.AgentGo, Arch: m.Arch, CPUs: m.CPUs}
 }
 
 // summaryOf is a line for each of several experiments.
@@ -471,11 +466,7 @@ func summaryOf(all []report.Experiment) *table {
 				why = strings.TrimSpace(k.Condition + " " + k.Case)
 			}
 		}
-		took := "-"
-		if !e.Ended.IsZero() {
-			took = e.Ended.Sub(e.Started).Round(time.Second).String()
-		}
-		t.add(string(e.Verdict), e.Name, took, oneLine(errors.New(why)))
+		t.add(string(e.Verdict), e.Name, e.Took(), oneLine(errors.New(why)))
 	}
 	return t
 }

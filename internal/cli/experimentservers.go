@@ -48,22 +48,27 @@ func (s labServers) Counters(ctx context.Context, service string) (map[string]in
 	return state.Counters, err
 }
 
+// planDefinition is the lab of a plan; a lab that is not known here, the agent may know.
+func (a *app) planDefinition(ctx context.Context, p plans.Plan) (d lab.Definition, known bool, err error) {
+	request, err := a.labRequest(ctx, p.Lab, "")
+	if err != nil {
+		return d, false, err
+	}
+	d, err = request.Definition()
+	if errors.Is(err, lab.ErrUnknown) {
+		return d, false, nil
+	}
+	return d, err == nil, err
+}
+
 // checkCounters refuses a plan whose conditions ask for a counter that no service of its lab has.
-// A lab that is not known here, the agent may know.
 func (a *app) checkCounters(ctx context.Context, p plans.Plan) error {
 	asked := p.Counters()
 	if len(asked) == 0 {
 		return nil
 	}
-	request, err := a.labRequest(ctx, p.Lab, "")
-	if err != nil {
-		return err
-	}
-	d, err := request.Definition()
-	if errors.Is(err, lab.ErrUnknown) {
-		return nil
-	}
-	if err != nil {
+	d, known, err := a.planDefinition(ctx, p)
+	if err != nil || !known {
 		return err
 	}
 	kinds, names := map[string]string{}, []string{}
@@ -109,20 +114,13 @@ func orNone(names []string) string {
 }
 
 // checkSettings refuses a plan whose lab does not have the servers that it sets, or the nodes
-// that the settings name. A lab that is not known here, the agent may know.
+// that the settings name.
 func (a *app) checkSettings(ctx context.Context, p plans.Plan) error {
 	if p.Lab == "" || !slices.ContainsFunc(p.Cases, func(c plans.Case) bool { return len(c.Servers) > 0 }) {
 		return nil
 	}
-	request, err := a.labRequest(ctx, p.Lab, "")
-	if err != nil {
-		return err
-	}
-	d, err := request.Definition()
-	if errors.Is(err, lab.ErrUnknown) {
-		return nil
-	}
-	if err != nil {
+	d, known, err := a.planDefinition(ctx, p)
+	if err != nil || !known {
 		return err
 	}
 	var errs []error

@@ -91,15 +91,12 @@ func unjudged(p plans.Plan) []report.KPI {
 	return out
 }
 
-// unrun are experiments of which none has ended.
-func unrun(all []plans.Plan) (out []report.Experiment) {
-	for _, p := range all {
-		out = append(out, report.Experiment{
-			Name: p.Name, Question: p.Question, Verdict: kpi.Inconclusive, Reason: "it has not ended", PlanSHA256: report.Hash(p.Text),
-			Seed: p.Seed, Repeats: p.Repeats, Quick: p.Short, KPIs: unjudged(p),
-		})
+// unrun is an experiment that has not ended.
+func unrun(p plans.Plan) report.Experiment {
+	return report.Experiment{
+		Name: p.Name, Question: p.Question, Verdict: kpi.Inconclusive, Reason: "it has not ended", PlanSHA256: report.Hash(p.Text),
+		Seed: p.Seed, Repeats: p.Repeats, Quick: p.Short, KPIs: unjudged(p),
 	}
-	return out
 }
 
 // casesOf are what a plan calls.

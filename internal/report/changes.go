@@ -265,11 +265,7 @@ func callsOf(r Run, at place) (c phaseCalls) {
 					one.latencies = append(one.latencies, milliseconds(s))
 				}
 			}
-			n := len(s.Attempts)
-			if n == 0 && s.Class != probe.Rejected && s.Degraded == "" {
-				n = 1
-			}
-			one.attempts = append(one.attempts, float64(n))
+			one.attempts = append(one.attempts, float64(len(s.Tries())))
 		}
 		c.repeats = append(c.repeats, one)
 	}

@@ -60,8 +60,7 @@ type Folder struct {
 	at      place // whose calls are made
 	samples *os.File
 	events  *os.File
-	// waiting are events of faults whose time by the samples' clock is not known yet.
-	waiting []experiment.Event
+	waiting untimed
 	unix    time.Duration
 	// mixed says that calls were written whose phase was not known.
 	mixed bool
@@ -151,14 +150,7 @@ func (f *Folder) AddEvent(e experiment.Event) {
 
 // settle writes the events of faults whose time is known; all, also the others.
 func (f *Folder) settle(all bool) {
-	for len(f.waiting) > 0 {
-		e := f.waiting[0].On(f.unix)
-		if e.TimeNS == 0 && !all {
-			return
-		}
-		f.waiting = f.waiting[1:]
-		f.add(ofFault(e))
-	}
+	f.waiting.settle(f.unix, all, func(e experiment.Event) { f.add(ofFault(e)) })
 }
 
 // add appends lines whole, in one write.

@@ -18,7 +18,7 @@ type index struct {
 type indexRow struct {
 	Experiment
 	// Page is where its own is, from the index; empty where there is none.
-	Page, Anchor, Took, Conditions string
+	Page, Anchor, Conditions string
 }
 
 // WriteIndex writes the page of several experiments, whose folders are below dir.
@@ -35,12 +35,9 @@ func indexOf(all Experiments) index {
 	for _, e := range all.Experiments {
 		count[e.Verdict]++
 		took += e.took()
-		r := indexRow{Experiment: e, Took: "-", Anchor: strings.ReplaceAll(e.Name, "/", "-"), Conditions: verdictsText(e.KPIs)}
+		r := indexRow{Experiment: e, Anchor: strings.ReplaceAll(e.Name, "/", "-"), Conditions: verdictsText(e.KPIs)}
 		if !e.Started.IsZero() {
 			r.Page = e.Name + "/" + PageFile
-		}
-		if !e.Ended.IsZero() {
-			r.Took = e.took().Round(time.Second).String()
 		}
 		p.Rows = append(p.Rows, r)
 	}

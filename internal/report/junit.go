@@ -87,3 +87,11 @@ func (e Experiment) took() time.Duration {
 	}
 	return e.Ended.Sub(e.Started)
 }
+
+// Took is how long the run was, in words; "-" while it goes on.
+func (e Experiment) Took() string {
+	if e.Ended.IsZero() {
+		return "-"
+	}
+	return e.took().Round(time.Second).String()
+}

@@ -52,7 +52,7 @@ type Recording struct {
 	// mu guards what events come to.
 	mu      sync.Mutex
 	events  *os.File
-	waiting []experiment.Event // without a file or a time
+	waiting untimed // or without a file
 	offset  time.Duration
 	windows windows
 	ended   []span // of faults
@@ -113,19 +113,14 @@ func (r *Recording) writeEvents(all bool) {
 	if r.events == nil {
 		return
 	}
-	for len(r.waiting) > 0 {
-		e := r.waiting[0].On(r.offset)
-		if e.TimeNS == 0 && !all {
-			return
-		}
-		r.waiting = r.waiting[1:]
+	r.waiting.settle(r.offset, all, func(e experiment.Event) {
 		if r.lost == nil {
 			r.lost = encodeLine(r.events, e)
 		}
 		if s := r.windows.add(e); s != nil {
 			r.ended = append(r.ended, *s)
 		}
-	}
+	})
 }
 
 // Begun says that this run's files are in the folder, and no longer another's.

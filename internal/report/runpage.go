@@ -82,7 +82,7 @@ func (e Experiment) facts() [][2]string {
 		out = append(out, [2]string{"Started", e.Started.Format(time.RFC3339)})
 	}
 	if !e.Ended.IsZero() {
-		out = append(out, [2]string{"Took", e.Ended.Sub(e.Started).Round(time.Second).String()})
+		out = append(out, [2]string{"Took", e.Took()})
 	}
 	if v := e.Environment; v != nil {
 		out = append(out,

@@ -38,15 +38,7 @@ func TestRecordDrops(t *testing.T) {
 			if err != nil || missed != 0 || uint64(len(records)) != lost || lost == 0 {
 				t.Fatalf("%d records, %d missed, %v; want %d", len(records), missed, err, lost)
 			}
-			for _, x := range records {
-				want := content.Record{
-					Time: x.Time, Wall: x.Wall, Source: x.Source, Destination: fmt.Sprintf("%s:%d", server4, port), Protocol: 17,
-					Payload: x.Payload, Length: x.Payload + 28, Segments: 1,
-				}
-				if x != want || x.Time < int64(from) || x.Time > int64(until) || x.Payload == 0 {
-					t.Fatalf("record %+v, want %+v within %d..%d", x, want, from, until)
-				}
-			}
+			recordsOfBurst(t, records, int64(from), int64(until))
 			if records, _, err := r.Drain(ctx); err != nil || len(records) != 0 {
 				t.Errorf("the second drain: %d records, %v", len(records), err)
 			}
@@ -73,6 +65,20 @@ func TestRecordDrops(t *testing.T) {
 			t.Errorf("a new recorder has %d old records, %v", len(records), err)
 		}
 	})
+}
+
+// recordsOfBurst are of packets of a lab's flow, within a time.
+func recordsOfBurst(t *testing.T, records []content.Record, from, until int64) {
+	t.Helper()
+	for _, x := range records {
+		want := content.Record{
+			Time: x.Time, Wall: x.Wall, Source: x.Source, Destination: fmt.Sprintf("%s:%d", server4, port), Protocol: 17,
+			Payload: x.Payload, Length: x.Payload + 28, Segments: 1,
+		}
+		if x != want || x.Time < from || x.Time > until || x.Payload == 0 {
+			t.Fatalf("record %+v, want %+v within %d..%d", x, want, from, until)
+		}
+	}
 }
 
 // What does not fit a ring that nobody reads is counted.

@@ -1,10 +1,8 @@
 package ebpf
 
 import (
-	"fmt"
 	"testing"
 
-	"netemd/internal/content"
 	"netemd/qdisc"
 )
 
@@ -34,15 +32,7 @@ func TestRecordQueueDrops(t *testing.T) {
 				if err != nil || uint64(len(records))+missed != gone || len(records) == 0 || missed != 0 {
 					t.Fatalf("%d records, %d missed, %v; want %d of %+v", len(records), missed, err, gone, c)
 				}
-				for _, x := range records {
-					want := content.Record{
-						Time: x.Time, Wall: x.Wall, Source: x.Source, Destination: fmt.Sprintf("%s:%d", server4, port), Protocol: 17,
-						Payload: x.Payload, Length: x.Payload + 28, Segments: 1,
-					}
-					if x != want || x.Time < int64(from) || x.Time > int64(until) || x.Payload == 0 {
-						t.Fatalf("record %+v, want %+v within %d..%d", x, want, from, until)
-					}
-				}
+				recordsOfBurst(t, records, int64(from), int64(until))
 			})
 		}
 	})
